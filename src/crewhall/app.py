@@ -1,0 +1,263 @@
+"""
+The one door: every call from every edge is `Hub.call(name, arguments, actor)`.
+
+    find the tool ─▶ may the actor? ─▶ parse ─▶ handler, with a Call in its hand ─▶ plain data
+                                         every way out leaves a row in the call log
+"""
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from crewhall import identity
+from crewhall.config import Settings
+from crewhall.errors import Cancelled, Failure, Forbidden, InvalidInput, TimedOut
+from crewhall.identity import Actor, Credentials
+from crewhall.store.calls import CallLog
+from crewhall.store.events import prune
+from crewhall.store.open import open_store
+from crewhall.store.sql import Queries, text_of
+from crewhall.store.transaction import Row, Store, Tx, Work
+from crewhall.tool import Registry, Tool
+
+DEPTH = 64
+CHORE_SECONDS = 600.0
+
+log = logging.getLogger(__name__)
+Progress = Callable[[float, float | None, str | None], None]
+
+
+class Stop:
+    """Whether a call should end: its client cancelled it, or its time is over."""
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._cancelled = threading.Event()
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    @property
+    def seconds_left(self) -> float | None:
+        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+
+    def wait(self, seconds: float) -> None:
+        """Sleep, and be woken by the call's end. Raises what ended it."""
+        left = self.seconds_left
+        self._cancelled.wait(seconds if left is None else min(seconds, left))
+        self.check()
+
+    def check(self) -> None:
+        """Raise Cancelled or TimedOut when the call should end."""
+        if self._cancelled.is_set():
+            raise Cancelled("the client cancelled this call", hint="Nothing of it was kept. Call again if it is wanted.")
+        if self.seconds_left == 0.0:
+            raise TimedOut(
+                "the call's time is over",
+                hint="What it had not committed is undone. Try again, or raise tool.timeout (MCP_TOOL_TIMEOUT).",
+            )
+
+
+@dataclass
+class Call:
+    """What a handler may use of the world: a transaction, the time, progress, and when to stop."""
+
+    hub: "Hub"
+    tool: Tool
+    actor: Actor
+    edge: str
+    stop: Stop
+    report: Progress | None
+    now: int
+    id: str = field(default_factory=lambda: identity.new_id("cl"))
+    started_at: float = field(default_factory=time.perf_counter)
+    in_log: bool = False
+
+    @property
+    def settings(self) -> Settings:
+        return self.hub.settings
+
+    @contextmanager
+    def begin(self) -> Iterator[Tx]:
+        """A short transaction, read-only unless the tool changes things. Nothing waits inside it."""
+        self.stop.check()
+        if not self.tool.changes:
+            with self.hub.store.read() as tx:
+                yield tx
+            return
+        work = Work(self.actor.id, self.tool.name, self.now, self.log_row, self._before_commit)
+        with self.hub.store.write(work) as tx:
+            yield tx
+        self.in_log = True
+
+    def _before_commit(self) -> None:
+        self.hub.before_commit()
+        self.stop.check()
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell the client how far the call is; also a place where it may stop."""
+        self.stop.check()
+        if self.report is not None:
+            self.report(done, total, message)
+
+    def log_row(self, error: str | None = None) -> Row:
+        """This call as a row of the call log."""
+        return {
+            "id": self.id,
+            "at": self.now,
+            "tool": self.tool.name,
+            "actor": self.actor.id,
+            "edge": self.edge,
+            "success": int(error is None),
+            "error": error,
+            "duration_ms": round((time.perf_counter() - self.started_at) * 1000),
+        }
+
+
+class Hub:
+    """A hall's running server: its store, its tools, its settings, its clock."""
+
+    def __init__(self, settings: Settings, registry: Registry, *, clock: Callable[[], int] | None = None) -> None:
+        self.settings = settings
+        self.registry = registry
+        texts = [text_of("crewhall", "identity.sql"), *(family.queries for family in registry.families)]
+        self.store: Store = open_store(settings.database, Queries(texts), settings["database.pool"])
+        self.clock = clock or self.store.now
+        self.calls = CallLog(self.store)
+        self.before_commit: Callable[[], None] = lambda: None
+        self.id = identity.new_id("hu")
+        self._settle()
+
+    def _settle(self) -> None:
+        """What every hall has from its first start on: its own id."""
+        with self.own_work() as tx:
+            if tx.value("hall_get", key="id") is None:
+                tx.run("hall_set", key="id", value=identity.new_id("ha"))
+
+    @contextmanager
+    def own_work(self) -> Iterator[Tx]:
+        """A transaction of the hub itself, for what no tool does."""
+        with self.store.write(Work("operator", None, self.clock())) as tx:
+            yield tx
+
+    def identify(self, credentials: Credentials) -> Actor:
+        """The actor behind a request. Raises Unauthorized."""
+        with self.store.read() as tx:
+            return identity.identify(tx, credentials, self.clock())
+
+    def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        actor: Actor,
+        *,
+        edge: str = "python",
+        stop: Stop | None = None,
+        progress: Progress | None = None,
+    ) -> dict[str, Any]:
+        """Do what the tool does and return its result as plain data. Raises Failure."""
+        tool = self.registry.find(name)
+        call = Call(self, tool, actor, edge, stop or Stop(self.settings["tool.timeout"]), progress, self.clock())
+        error: str | None = "INTERNAL"
+        try:
+            _allow(tool, actor)
+            _refuse_unfit(arguments)
+            result = tool.handler(call, **_acting(tool, actor, tool.parse(arguments)))
+            body = tool.dump(result)
+            error = None
+        except Failure as failure:
+            error = failure.code
+            raise
+        finally:
+            if error is not None or not call.in_log:
+                self.calls.put(call.log_row(error))
+        return body
+
+    def do_chores(self) -> None:
+        """What one hub of the hall does from time to time: forget what is old."""
+        now = self.clock()
+        with self.own_work() as tx:
+            if tx.run("chore_take", name="prune", holder=self.id, until=now + int(CHORE_SECONDS * 2000), now=now):
+                gone = prune(tx, now, self.settings["events.keep_days"], self.settings["calls.keep_days"])
+                tx.run("tokens_expired_prune", now=now)
+                log.debug("pruned", extra=gone)
+
+    def close(self) -> None:
+        """Finish the call log and let go of the database."""
+        self.calls.close()
+        self.store.close()
+
+
+def _allow(tool: Tool, actor: Actor) -> None:
+    if not actor.kinds & set(tool.who):
+        raise Forbidden(
+            f"{tool.name} is for {' and '.join(tool.who)}, and you are {_self(actor)}",
+            hint="Ask one who may, or the operator.",
+        )
+    if actor.readonly and tool.changes:
+        raise Forbidden(
+            f"{tool.name} changes the hall, and this client is in the read-only profile",
+            hint="Connect with another profile to make changes.",
+        )
+
+
+def _self(actor: Actor) -> str:
+    return "the operator" if actor.kind == "operator" else f"{actor.role or 'agent'} {actor.id}"
+
+
+def _acting(tool: Tool, actor: Actor, arguments: dict[str, Any]) -> dict[str, Any]:
+    """No one acts as someone else: an agent is itself, the operator says whom it speaks for."""
+    if tool.acting is None:
+        return arguments
+    given = arguments.get(tool.acting)
+    if actor.kind == "agent":
+        if given not in (None, actor.id):
+            raise Forbidden(
+                f"{tool.acting} is {given}, and your token is that of {actor.id}",
+                hint=f"Leave {tool.acting} out, or give your own id.",
+            )
+        given = actor.id
+    if given is None:
+        raise InvalidInput(
+            f"missing argument '{tool.acting}'",
+            hint="A client without an agent's token says for which agent it speaks; agent_register gives an id.",
+        )
+    return arguments | {tool.acting: given}
+
+
+def _refuse_unfit(arguments: Any) -> None:
+    """Raise InvalidInput for what no database or wire can hold: NUL, lone surrogates, NaN, endless nesting."""
+    level = [arguments]
+    for _ in range(DEPTH):
+        deeper: list[Any] = []
+        for value in level:
+            if isinstance(value, str):
+                _refuse_text(value)
+            elif isinstance(value, dict):
+                deeper += value.keys()
+                deeper += value.values()
+            elif isinstance(value, list):
+                deeper += value
+            elif isinstance(value, float) and not math.isfinite(value):
+                raise InvalidInput(f"{value} is not a number that JSON has", hint="Send a finite number, or null.")
+        if not deeper:
+            return
+        level = deeper
+    raise InvalidInput(f"the arguments are nested deeper than {DEPTH} levels", hint="Send a flatter value.")
+
+
+def _refuse_text(value: str) -> None:
+    if "\0" in value:
+        raise InvalidInput("a text holds a NUL character", hint="Take U+0000 out; no text in the hall may hold it.")
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise InvalidInput(
+                "a text holds half of a surrogate pair", hint="Send whole Unicode characters."
+            ) from None

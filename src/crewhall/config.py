@@ -1,0 +1,180 @@
+"""
+Every setting of a hall, each declared once.
+
+A value comes from, first found first: a flag, `CREWHALL_<KEY>`, the seed's own variable, the file
+`config.toml` in the hall's directory, the default. `docs/settings.md` is made from this list.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crewhall.errors import InvalidInput
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def text(raw: Any) -> str:
+    return str(raw)
+
+
+def number(raw: Any) -> int:
+    """A whole number of zero or more."""
+    value = int(str(raw).strip())
+    if isinstance(raw, bool) or value < 0:
+        raise ValueError("it must be a whole number, zero or more")
+    return value
+
+
+def switch(raw: Any) -> bool:
+    """On or off, in the usual words."""
+    words = {"1": True, "true": True, "yes": True, "on": True, "": False, "0": False, "false": False}
+    words |= {"no": False, "off": False}
+    try:
+        return words[str(raw).strip().lower()]
+    except KeyError:
+        raise ValueError("it must be true or false") from None
+
+
+def seconds(raw: Any) -> float:
+    """A time: `90`, `90s`, `1500ms`, `2m`, `1h`. A bare number from 10,000 up is milliseconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?", str(raw).strip().lower())
+    if not match or float(match[1]) == 0:
+        raise ValueError("it must be a time such as 90, 90s, 1500ms, 2m or 1h, and not zero")
+    amount, unit = float(match[1]), match[2]
+    if unit is None:  # Claude Code uses MCP_TOOL_TIMEOUT for milliseconds; nobody waits three hours for a call
+        unit = "ms" if amount >= 10_000 else "s"
+    return amount * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}[unit]
+
+
+def log_level(raw: Any) -> str:
+    level = {"warn": "warning", "trace": "debug"}.get(str(raw).lower(), str(raw).lower())
+    if level not in LOG_LEVELS:
+        raise ValueError(f"it must be one of {', '.join(LOG_LEVELS)}")
+    return level
+
+
+def words(raw: Any) -> tuple[str, ...]:
+    """A list, from TOML or separated by commas."""
+    items = raw if isinstance(raw, list) else str(raw).split(",")
+    return tuple(str(item).strip() for item in items if str(item).strip())
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: its file key, what it is without being set, what it does, how its text is read."""
+
+    key: str
+    default: Any
+    help: str
+    read: Callable[[Any], Any] = text
+    seed_names: tuple[str, ...] = ()
+
+    @property
+    def variable(self) -> str:
+        return "CREWHALL_" + re.sub(r"[^A-Z0-9]", "_", self.key.upper())
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        return (self.variable, *self.seed_names)
+
+
+MIB = 1024 * 1024
+
+SETTINGS = (
+    Setting("home", "~/.crewhall", "The hall's directory: database, tokens, config.toml, what a hub leaves there."),
+    Setting("database.path", "", "SQLite file; empty is hall.db in the hall's directory.", text, ("MCP_DATABASE_PATH",)),
+    Setting("database.url", "", "postgresql://… to keep the hall in PostgreSQL, for many hubs on many nodes."),
+    Setting("database.pool", 8, "Connections a hub keeps to PostgreSQL at the most.", number),
+    Setting("server.host", "127.0.0.1", "Address the hub binds."),
+    Setting("server.port", 3001, "Port of the hub; 0 takes any free one.", number, ("MCP_SERVER_PORT",)),
+    Setting("server.hosts", (), "Further Host names that the hub answers to.", words),
+    Setting("server.max_body_bytes", 4 * MIB, "Largest request on any edge.", number),
+    Setting("server.shutdown_seconds", 10.0, "How long a stopping hub lets running calls finish.", seconds),
+    Setting("auth.local_without_token", True, "A process of the hub's own user needs no token (Linux).", switch),
+    Setting("auth.browser_days", 30, "How long the dashboard's cookie is good.", number),
+    Setting("log.level", "info", "debug, info, warning or error.", log_level, ("MCP_LOG_LEVEL",)),
+    Setting("tool.timeout", 300.0, "Time limit of a call.", seconds, ("MCP_TOOL_TIMEOUT",)),
+    Setting("tool.threads", 16, "Calls that run at once in a hub; the others wait their turn.", number),
+    Setting("tool.long_threads", 8, "Long calls that run at once, beside the short ones.", number),
+    Setting("tool.progress", 15.0, "A running call reports progress at least this often.", seconds),
+    Setting("events.keep_days", 30, "Age at which events are pruned; 0 keeps them for ever.", number),
+    Setting("calls.keep_days", 7, "Age at which the call log's rows are pruned; 0 keeps them for ever.", number),
+    Setting("agent.heartbeat", 30.0, "How often an agent is asked to beat.", seconds),
+    Setting("agent.max", 1000, "Agents that may be in the hall at once, offline ones not counted.", number),
+)  # fmt: skip
+
+BY_KEY = {setting.key: setting for setting in SETTINGS}
+
+
+class Settings:
+    """The settings of one hall, read once. `settings["server.port"]` is typed by its declaration."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, key: str) -> Any:
+        return self._values[key]
+
+    @property
+    def home(self) -> Path:
+        return Path(self["home"]).expanduser()
+
+    @property
+    def database(self) -> str:
+        """Where the hall is kept: a PostgreSQL URL, or the path of a SQLite file."""
+        return str(self["database.url"] or Path(self["database.path"] or self.home / "hall.db").expanduser())
+
+
+def load(environ: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> Settings:
+    """The settings as these flags, this environment and the hall's config.toml give them.
+
+    Raises InvalidInput naming the setting, the source and what it must be.
+    """
+    found: dict[str, tuple[Any, str]] = {key: (value, "the flag") for key, value in (flags or {}).items()}
+    for setting in SETTINGS:
+        for name in setting.variables:
+            # Clients pass "${NAME}" literally when NAME is unset in their own environment.
+            if setting.key not in found and environ.get(name) and not environ[name].startswith("${"):
+                found[setting.key] = (environ[name], name)
+    home = Path(found.get("home", (BY_KEY["home"].default, ""))[0]).expanduser()
+    for key, value in _from_file(home / "config.toml").items():
+        found.setdefault(key, (value, "config.toml"))
+    return Settings({s.key: _read(s, *found[s.key]) if s.key in found else s.default for s in SETTINGS})
+
+
+def _read(setting: Setting, raw: Any, source: str) -> Any:
+    try:
+        return setting.read(raw)
+    except ValueError as error:
+        raise InvalidInput(
+            f"setting {setting.key} from {source} is {str(raw)[:80]!r}: {error}",
+            hint=f"{setting.help} The default is {setting.default!r}.",
+        ) from None
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        tables = tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}", hint="Mend the file, or move it away.") from None
+    flat = {
+        key if not isinstance(value, dict) else f"{key}.{inner}": item
+        for key, value in tables.items()
+        for inner, item in (value.items() if isinstance(value, dict) else [("", value)])
+    }
+    unknown = sorted(set(flat) - set(BY_KEY))
+    if unknown:
+        raise InvalidInput(f"{path} has no such setting: {', '.join(unknown)}", hint="docs/settings.md lists them.")
+    return flat
+
+
+def from_environment(flags: Mapping[str, Any] | None = None) -> Settings:
+    """The settings of this process: its flags, its environment."""
+    return load(os.environ, flags)

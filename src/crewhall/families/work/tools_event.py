@@ -1,0 +1,31 @@
+"""Events: what happened in the hall, read from a cursor."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from crewhall.app import Call
+from crewhall.families.work.family import work
+from crewhall.families.work.model import Event, Events, Limit
+from crewhall.families.work.rules import page
+from crewhall.store.events import events_after
+
+Cursor = Annotated[int, Field(ge=0, le=2**53, description="The cursor to go on from; 0 is the oldest event kept.")]
+Word = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+@work.tool("event_list", profiles=("coordinator", "standard"))
+def event_list(
+    call: Call,
+    after: Cursor = 0,
+    limit: Limit = 100,
+    topic: Annotated[Word, Field(description="Events of one noun (agent) or kind (agent.registered).")] | None = None,
+    subject: Annotated[Word, Field(description="Events on one thing, by its id.")] | None = None,
+    actor: Annotated[Word, Field(description="Events by one agent's id, or operator.")] | None = None,
+) -> Events:
+    """What happened in the hall, oldest first, from a cursor. Each event is numbered once, in commit order."""
+    with call.begin() as tx:
+        rows = events_after(tx, after, limit, topic=topic, subject=subject, actor=actor)
+        newest = tx.value("event_newest")
+    events, _ = page([Event.from_row(row) for row in rows], len(rows), 0)
+    return Events(events=events, cursor=events[-1].seq if events else after, newest=newest)

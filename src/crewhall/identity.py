@@ -1,0 +1,132 @@
+"""
+Who is calling: the operator or an agent, told by what comes with each request and by nothing else.
+
+    bearer token ──▶ operator | agent          cookie of the dashboard ──▶ operator
+    no token     ──▶ operator, when it is a process of the hub's own user and no browser; refused otherwise
+"""
+
+import hashlib
+import os
+import secrets
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from crewhall.errors import Unauthorized
+from crewhall.store.transaction import Tx
+
+ID_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
+LINK_MS = 15 * 60_000
+
+
+def new_id(prefix: str) -> str:
+    """A prefix and twelve random letters or digits."""
+    return f"{prefix}_" + "".join(secrets.choice(ID_LETTERS) for _ in range(12))
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who makes a call. `proof` says how it is known: token, cookie or local."""
+
+    kind: str
+    id: str
+    role: str | None = None
+    type: str | None = None
+    proof: str = "local"
+    readonly: bool = False
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The words that a tool's `who` may name."""
+        return frozenset(word for word in (self.kind, self.role, self.type) if word)
+
+    @property
+    def profile(self) -> str:
+        """The list of tools that this actor sees unless it asks for another."""
+        if self.kind == "operator":
+            return "standard"
+        return "reviewer" if self.type == "review" else self.role or "worker"
+
+    def reading_only(self) -> "Actor":
+        return replace(self, readonly=True)
+
+
+OPERATOR = Actor("operator", "operator")
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What a request brought: a bearer token, a cookie, or being a local process that is no browser."""
+
+    token: str | None = None
+    cookie: str | None = None
+    is_local: bool = False
+
+
+def hash_of(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
+
+
+def identify(tx: Tx, credentials: Credentials, now: int) -> Actor:
+    """The actor these credentials stand for. Raises Unauthorized; a wrong token is never taken for none."""
+    if credentials.token is not None:
+        return _by_token(tx, credentials.token, ("operator", "agent"), now)
+    if credentials.cookie is not None:
+        return _by_token(tx, credentials.cookie, ("browser",), now)
+    if credentials.is_local:
+        return OPERATOR
+    raise Unauthorized(
+        "this request carries no token",
+        hint="Send `Authorization: Bearer <token>`; a browser opens the link that `crewhall up` prints.",
+    )
+
+
+def _by_token(tx: Tx, token: str, kinds: tuple[str, ...], now: int) -> Actor:
+    row = tx.one("token_find", hash=hash_of(token), now=now)
+    if row is None or row["kind"] not in kinds:
+        raise Unauthorized(
+            "this token is wrong, expired or revoked",
+            hint="Ask the operator for a new one (`crewhall agent token`), or open a new link (`crewhall link`).",
+        )
+    if row["kind"] == "agent":
+        return Actor("agent", row["agent_id"], row["role"], row["type"], proof="token")
+    return Actor("operator", "operator", proof="cookie" if row["kind"] == "browser" else "token")
+
+
+def make_token(
+    tx: Tx, kind: str, label: str, now: int, *, agent_id: str | None = None, expires_at: int | None = None
+) -> str:
+    """A new token; the hall keeps its hash alone."""
+    token = f"ch_{kind}_{secrets.token_urlsafe(32)}"
+    tx.run(
+        "token_put",
+        id=new_id("to"),
+        hash=hash_of(token),
+        kind=kind,
+        agent_id=agent_id,
+        label=label,
+        now=now,
+        expires_at=expires_at,
+    )
+    return token
+
+
+def operator_token(tx: Tx, home: Path, now: int) -> str:
+    """This node's operator token, made at the first start and kept in a file that only its owner may read."""
+    path = home / "operator.token"
+    kept = read_operator_token(home)
+    if kept is not None and tx.one("token_find", hash=hash_of(kept), now=now) is not None:
+        return kept
+    token = make_token(tx, "operator", "operator", now)
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(token + "\n")
+    return token
+
+
+def read_operator_token(home: Path) -> str | None:
+    """The operator token on this node, or None when there is none to be read."""
+    try:
+        return (home / "operator.token").read_text("utf-8").strip() or None
+    except OSError:
+        return None

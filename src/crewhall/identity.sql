@@ -1,0 +1,23 @@
+-- name: token_put
+-- Keep a token's hash.
+INSERT INTO token (id, hash, kind, agent_id, label, created_at, expires_at)
+VALUES (:id, :hash, :kind, :agent_id, :label, :now, :expires_at);
+
+-- name: token_find
+-- The token with this hash that is good now, with its agent's role and type.
+SELECT token.id, token.kind, token.agent_id, agent.role, agent.type
+  FROM token LEFT JOIN agent ON agent.id = token.agent_id
+ WHERE token.hash = :hash AND token.revoked_at IS NULL
+   AND (token.expires_at IS NULL OR token.expires_at > :now);
+
+-- name: link_use
+-- Use up a one-time link.
+DELETE FROM token WHERE hash = :hash AND kind = 'link' AND expires_at > :now RETURNING id;
+
+-- name: tokens_revoke
+-- Make an agent's tokens worthless.
+UPDATE token SET revoked_at = :now WHERE agent_id = :agent_id AND kind = 'agent' AND revoked_at IS NULL;
+
+-- name: tokens_expired_prune
+-- Forget cookies and links that are over.
+DELETE FROM token WHERE kind IN ('browser', 'link') AND expires_at <= :now;

@@ -1,0 +1,1 @@
+"""The store: one SQL text, two databases, one log of events."""

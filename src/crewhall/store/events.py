@@ -1,0 +1,60 @@
+"""
+The event log: every change of state, numbered in commit order.
+
+    handler ── tx.event(…) ──▶ written last in its transaction ──▶ read after a cursor, waited for, pruned by age
+"""
+
+import time
+from typing import Any
+
+from crewhall.errors import CursorExpired
+from crewhall.store.transaction import Row, Store, Tx
+
+PRUNED = "events_pruned_through"
+DAY_MS = 86_400_000
+
+
+def events_after(
+    tx: Tx, after: int, limit: int, *, topic: str | None = None, subject: str | None = None, actor: str | None = None
+) -> list[Row]:
+    """At most `limit` events after the cursor, oldest first. Cursor 0 is the oldest kept.
+
+    Raises CursorExpired when events after the cursor were pruned.
+    """
+    pruned = int(tx.value("hall_get", key=PRUNED) or 0)
+    if 0 < after < pruned:
+        raise CursorExpired(
+            f"events up to {pruned} were pruned, so those after {after} are no longer whole",
+            hint="Read the current state, then follow from cursor 0, the oldest event kept.",
+            oldest_cursor=pruned,
+        )
+    return tx.all("events_after", after=after, limit=limit, topic=topic, subject=subject, actor=actor)
+
+
+def wait_for_event(store: Store, after: int, timeout: float) -> bool:
+    """Whether an event after the cursor was there, or came within `timeout` seconds, from any process."""
+    store.watch()
+    deadline = time.monotonic() + timeout
+    while True:
+        with store.changed:
+            with store.read() as tx:
+                if tx.value("event_newest") > after:
+                    return True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            store.changed.wait(min(left, store.poll_seconds))
+
+
+def prune(tx: Tx, now: int, events_days: int, calls_days: int) -> dict[str, Any]:
+    """Forget what is older than its days; 0 days keeps it. How many rows went."""
+    gone = {"events": 0, "calls": 0}
+    if events_days:
+        before = now - events_days * DAY_MS
+        through = tx.value("events_prunable", before=before)
+        if through:
+            gone["events"] = tx.run("events_prune", before=before)
+            tx.run("hall_set", key=PRUNED, value=str(through))
+    if calls_days:
+        gone["calls"] = tx.run("call_log_prune", before=now - calls_days * DAY_MS)
+    return gone

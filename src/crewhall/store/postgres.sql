@@ -1,0 +1,23 @@
+-- name: events_lock
+-- Held to the commit, so that numbers are in commit order.
+SELECT pg_advisory_xact_lock(7264002);
+
+-- name: events_announce
+-- A hint to the readers on other nodes; they poll as well.
+SELECT pg_notify('crewhall_events', '');
+
+-- name: tables
+-- The hall's tables.
+SELECT table_name AS name FROM information_schema.tables WHERE table_schema = current_schema() ORDER BY 1;
+
+-- name: event_number_set
+-- Go on numbering after the newest event.
+SELECT setval(pg_get_serial_sequence('event', 'seq'), (SELECT max(seq) FROM event)) FROM event LIMIT 1;
+
+-- name: schema_lock
+-- One process at a time changes the schema.
+SELECT pg_advisory_xact_lock(7264001);
+
+-- name: clock
+-- The server's clock, UTC milliseconds.
+SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint) AS now;

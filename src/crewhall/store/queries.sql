@@ -1,0 +1,67 @@
+-- name: event_insert
+-- Append one fact to the log.
+INSERT INTO event (at, actor, what, subject, before_status, after_status, tool, data)
+VALUES (:at, :actor, :what, :subject, :before_status, :after_status, :tool, :data);
+
+-- name: events_after
+-- Events after a cursor, oldest first, perhaps of one topic, subject or actor.
+SELECT seq, at, actor, what, subject, before_status, after_status, tool, data
+  FROM event
+ WHERE seq > :after
+   AND (CAST(:topic AS text) IS NULL OR what = :topic OR substr(what, 1, length(:topic) + 1) = :topic || '.')
+   AND (CAST(:subject AS text) IS NULL OR subject = :subject)
+   AND (CAST(:actor AS text) IS NULL OR actor = :actor)
+ ORDER BY seq
+ LIMIT :limit;
+
+-- name: event_newest
+-- The newest event's number, 0 when there is none.
+SELECT COALESCE(max(seq), 0) AS seq FROM event;
+
+-- name: events_prune
+-- Forget the events older than a time.
+DELETE FROM event WHERE seq <= (SELECT COALESCE(max(seq), 0) FROM event WHERE at < :before);
+
+-- name: events_prunable
+-- The number of the newest event older than a time.
+SELECT COALESCE(max(seq), 0) AS seq FROM event WHERE at < :before;
+
+-- name: hall_get
+-- One fact about the hall itself.
+SELECT value FROM hall WHERE key = :key;
+
+-- name: hall_set
+-- Keep one fact about the hall itself.
+INSERT INTO hall (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: hall_lock
+-- Hold the hall's own row: for rules about the hall as a whole.
+SELECT key FROM hall WHERE key = 'id' {for_update};
+
+-- name: call_log_put
+-- Note a call; a second time for the same call says how it really ended.
+INSERT INTO call_log (id, at, tool, actor, edge, success, error, duration_ms)
+VALUES (:id, :at, :tool, :actor, :edge, :success, :error, :duration_ms)
+ON CONFLICT (id) DO UPDATE SET success = excluded.success, error = excluded.error, duration_ms = excluded.duration_ms;
+
+-- name: call_log_newest
+-- The latest calls, newest first.
+SELECT id, at, tool, actor, edge, success, error, duration_ms FROM call_log ORDER BY at DESC, id LIMIT :limit;
+
+-- name: call_log_prune
+-- Forget the calls older than a time.
+DELETE FROM call_log WHERE at < :before;
+
+-- name: chore_take
+-- Take a chore for a while, unless another hub has it now.
+INSERT INTO chore (name, holder, held_until) VALUES (:name, :holder, :until)
+ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, held_until = excluded.held_until
+ WHERE chore.holder = excluded.holder OR chore.held_until <= :now;
+
+-- name: migrations_applied
+-- The numbers of the schema steps this hall has taken.
+SELECT number FROM migration ORDER BY number;
+
+-- name: migration_note
+-- Record a schema step.
+INSERT INTO migration (number, name, applied_at) VALUES (:number, :name, :now);

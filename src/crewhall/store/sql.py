@@ -1,0 +1,95 @@
+"""
+Named SQL: one text for both databases.
+
+A query file holds statements, each under a line `-- name: <name>` and a sentence that says what it gives.
+Parameters are `:name`. What the two databases really say differently is a marker:
+
+    {serial}       the primary key of a log: a number that grows with each insert
+    {for_update}   lock the rows read until commit (SQLite's one writer needs no lock)
+    {each:ids}     the rows of the JSON list in parameter `ids`, one text each, as a sub-select
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+_NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
+_PARAMETER = re.compile(r"(?<!:):([a-z_]+)\b")
+_EACH = re.compile(r"\{each:(\w+)\}")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How one database says what the texts leave to it."""
+
+    name: str
+    serial: str
+    for_update: str
+    each: str
+    parameter: str = ""
+
+    def render(self, text: str) -> str:
+        """The text as this database reads it."""
+        text = text.replace("{serial}", self.serial).replace("{for_update}", self.for_update)
+        text = _EACH.sub(lambda m: self.each.format(name=m[1]), text)
+        if self.parameter:
+            text = _PARAMETER.sub(lambda m: self.parameter.format(name=m[1]), text.replace("%", "%%"))
+        return text
+
+
+SQLITE = Dialect(
+    name="sqlite",
+    serial="INTEGER PRIMARY KEY AUTOINCREMENT",
+    for_update="",
+    each="(SELECT value FROM json_each(:{name}))",
+)
+POSTGRES = Dialect(
+    name="postgres",
+    serial="bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+    for_update="FOR UPDATE",
+    each="(SELECT value FROM json_array_elements_text(CAST(:{name} AS json)))",
+    parameter="%({name})s",
+)
+
+
+class Queries(Mapping[str, str]):
+    """The statements of all rooms by name, not yet in any dialect."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._by_name: dict[str, str] = {}
+        for text in texts:
+            for name, statement in _statements(text):
+                if name in self._by_name:
+                    raise ValueError(f"two queries are named {name}")
+                self._by_name[name] = statement
+
+    def __getitem__(self, name: str) -> str:
+        return self._by_name[name]
+
+    def __iter__(self) -> "Iterable[str]":  # type: ignore[override]
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def rendered(self, dialect: Dialect) -> dict[str, str]:
+        return {name: dialect.render(text) for name, text in self._by_name.items()}
+
+
+def _statements(text: str) -> Iterable[tuple[str, str]]:
+    parts = _NAME.split(text)[1:]
+    for name, body in zip(parts[::2], parts[1::2], strict=True):
+        lines = [line for line in body.splitlines() if not line.startswith("--")]
+        yield name, "\n".join(lines).strip().rstrip(";")
+
+
+def text_of(package: str, name: str) -> str:
+    """A file that lies beside the code of a package."""
+    return files(package).joinpath(name).read_text("utf-8")
+
+
+def files_of(package: str) -> list[Traversable]:
+    """The files of a package's folder, by name."""
+    return sorted(files(package).iterdir(), key=lambda item: item.name)

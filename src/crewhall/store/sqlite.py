@@ -1,0 +1,214 @@
+"""
+The SQLite store: one file, several processes, one writer at a time.
+
+In a process all writers share one connection and one commit: a handler's block is a savepoint, and whoever finds
+nobody waiting commits for all who came before. While that commit reaches the disk the next ones gather.
+
+    take turn ─▶ [first: stand in line, BEGIN IMMEDIATE] ─▶ savepoint, block ─▶ someone waits? ─ yes ─▶ give turn, wait
+                                                                                     └─ no ──▶ COMMIT, wake all
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pysqlite3.dbapi2 as sqlite3
+
+from crewhall.errors import Unavailable
+from crewhall.store.sql import SQLITE, Queries
+from crewhall.store.transaction import Row, Store, Tx, Work
+from crewhall.store.turns import Line, Turns
+
+BATCH_MEMBERS = 64
+BATCH_SECONDS = 0.05
+BUSY_MS = 10_000
+
+
+class Batch:
+    """The blocks that share one commit."""
+
+    def __init__(self) -> None:
+        self.members = 0
+        self.opened_at = time.monotonic()
+        self.failure: BaseException | None = None
+        self._done = threading.Event()
+
+    @property
+    def has_room(self) -> bool:
+        return (
+            self.failure is None
+            and self.members < BATCH_MEMBERS
+            and time.monotonic() - self.opened_at < BATCH_SECONDS
+        )
+
+    def end(self, failure: BaseException | None) -> None:
+        self.failure = self.failure or failure
+        self._done.set()
+
+    def wait(self) -> None:
+        self._done.wait()
+        if self.failure is not None:
+            raise Unavailable(
+                f"the database could not be written: {self.failure}",
+                hint="Nothing of this call was kept. Check the disk's free space, then try again.",
+            ) from self.failure
+
+
+class SqliteStore(Store):
+    poll_seconds = 0.05
+
+    def __init__(self, path: Path, queries: Queries) -> None:
+        super().__init__(SQLITE, queries)
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._turns = Turns()
+        self._line = Line(path.with_name(path.name + ".line"))
+        self._writer = self._connect()
+        path.chmod(0o600)
+        self._batch: Batch | None = None
+        self._readers: list[Any] = []
+        self._mine = threading.local()
+
+    def _connect(self) -> Any:
+        try:
+            connection = sqlite3.connect(
+                self.path, isolation_level=None, check_same_thread=False, cached_statements=512
+            )
+            connection.row_factory = _as_dict
+            connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("PRAGMA foreign_keys=ON")
+        except sqlite3.Error as error:
+            raise Unavailable(
+                f"{self.path} cannot be opened as a hall's database: {error}",
+                hint="Give the path of a hall's file, or restore one with `crewhall restore`.",
+            ) from None
+        return connection
+
+    def _tx(self, connection: Any, work: Work | None = None) -> Tx:
+        def execute(name: str, params: Mapping[str, Any]) -> Any:
+            return connection.execute(self.texts[name], params)
+
+        def executemany(name: str, rows: Sequence[Mapping[str, Any]]) -> Any:
+            return connection.executemany(self.texts[name], rows)
+
+        return Tx(execute, executemany, work)
+
+    @contextmanager
+    def read(self) -> Iterator[Tx]:
+        try:
+            connection = self._readers.pop()
+        except IndexError:
+            connection = self._connect()
+        connection.execute("BEGIN")
+        try:
+            yield self._tx(connection)
+        finally:
+            connection.execute("ROLLBACK")
+            self._readers.append(connection)
+
+    @contextmanager
+    def write(self, work: Work) -> Iterator[Tx]:
+        assert not getattr(self._mine, "writing", False), "a transaction inside a transaction would wait for itself"
+        batch = self._join()
+        self._mine.writing = True
+        failure: BaseException | None = None
+        try:
+            self._writer.execute("SAVEPOINT block")
+            tx = self._tx(self._writer, work)
+            yield tx
+            tx.finish()
+            work.before_commit()
+            self._writer.execute("RELEASE block")
+        except BaseException as error:
+            failure = error
+            self._undo(batch)
+        finally:
+            self._mine.writing = False
+            self._part(batch)
+        batch.wait()
+        if failure is not None:
+            raise failure
+        if tx.pending:
+            self.announce()
+
+    def _join(self) -> Batch:
+        """Our turn at the writer: in the batch that is open, or in a new one."""
+        self._turns.take()
+        if self._batch is not None:
+            return self._batch
+        try:
+            self._line.enter()
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+            except BaseException:
+                self._line.leave()
+                raise
+        except sqlite3.OperationalError as error:
+            self._turns.give()
+            raise Unavailable(
+                f"the database is held by another program: {error}",
+                hint="Something outside Crewhall keeps the file locked; close it and try again.",
+            ) from None
+        except BaseException:
+            self._turns.give()
+            raise
+        self._batch = Batch()
+        return self._batch
+
+    def _undo(self, batch: Batch) -> None:
+        """Take back one block; where SQLite already took back everything, the whole batch has failed."""
+        try:
+            self._writer.execute("ROLLBACK TO block")
+            self._writer.execute("RELEASE block")
+        except sqlite3.Error as error:
+            batch.failure = error
+
+    def _part(self, batch: Batch) -> None:
+        """Hand the open batch to the next in turn, or commit it for all its members."""
+        batch.members += 1
+        if not (self._turns.waiting and batch.has_room):
+            self._batch = None
+            batch.end(self._commit(batch))
+        self._turns.give()
+
+    def _commit(self, batch: Batch) -> BaseException | None:
+        try:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK" if batch.failure else "COMMIT")
+        except sqlite3.Error as error:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+            return error
+        finally:
+            self._line.leave()
+        return None
+
+    @contextmanager
+    def reshape(self) -> Iterator[tuple[Tx, Callable[[str], Any]]]:
+        with self.write(Work(actor="operator", tool=None, now=self.now())) as tx:
+            yield tx, self._writer.execute
+
+    def copy_to(self, path: Path) -> None:
+        """Make an exact copy of the file while others go on writing."""
+        source, target = self._connect(), sqlite3.connect(path)
+        try:
+            source.backup(target)
+        finally:
+            source.close()
+            target.close()
+
+    def close(self) -> None:
+        self._turns.take()
+        self._writer.close()
+        while self._readers:
+            self._readers.pop().close()
+        self._line.close()
+
+
+def _as_dict(cursor: Any, values: tuple[Any, ...]) -> Row:
+    return {column[0]: value for column, value in zip(cursor.description, values, strict=True)}
