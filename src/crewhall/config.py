@@ -86,8 +86,8 @@ class Setting:
 MIB = 1024 * 1024
 
 SETTINGS = (
-    Setting("home", "~/.crewhall", "The hall's directory: database, tokens, config.toml, what a hub leaves there."),
-    Setting("database.path", "", "SQLite file; empty is hall.db in the hall's directory.", text, ("MCP_DATABASE_PATH",)),
+    Setting("home", "~/.crewhall", "The hall's directory: database, tokens, config.toml."),
+    Setting("database.path", "", "SQLite file; empty is hall.db in home.", text, ("MCP_DATABASE_PATH",)),
     Setting("database.url", "", "postgresql://… to keep the hall in PostgreSQL, for many hubs on many nodes."),
     Setting("database.pool", 8, "Connections a hub keeps to PostgreSQL at the most.", number),
     Setting("server.host", "127.0.0.1", "Address the hub binds."),

@@ -61,6 +61,11 @@ class Credentials:
     cookie: str | None = None
     is_local: bool = False
 
+    @property
+    def needs_no_look(self) -> bool:
+        """Whether no token has to be looked up: it is the operator's own process."""
+        return self.is_local and self.token is None and self.cookie is None
+
 
 def hash_of(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()

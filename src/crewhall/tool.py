@@ -125,7 +125,10 @@ class Tool:
     def _usage(self) -> str:
         required = self.input_schema.get("required", [])
         optional = [name for name in self.input_schema["properties"] if name not in required]
-        parts = [f"needs {', '.join(required)}" if required else "", f"takes {', '.join(optional)}" if optional else ""]
+        parts = [
+            f"needs {', '.join(required)}" if required else "",
+            f"takes {', '.join(optional)}" if optional else "",
+        ]
         return f"{self.name} {' and '.join(part for part in parts if part) or 'takes no arguments'}."
 
 

@@ -15,7 +15,13 @@ DAY_MS = 86_400_000
 
 
 def events_after(
-    tx: Tx, after: int, limit: int, *, topic: str | None = None, subject: str | None = None, actor: str | None = None
+    tx: Tx,
+    after: int,
+    limit: int,
+    *,
+    topic: str | None = None,
+    subject: str | None = None,
+    actor: str | None = None,
 ) -> list[Row]:
     """At most `limit` events after the cursor, oldest first. Cursor 0 is the oldest kept.
 

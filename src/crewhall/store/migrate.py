@@ -12,7 +12,9 @@ from crewhall.store.sql import files_of
 from crewhall.store.sqlite import SqliteStore
 from crewhall.store.transaction import Store
 
-_RECORD = "CREATE TABLE IF NOT EXISTS migration (number integer PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)"
+_RECORD = (
+    "CREATE TABLE IF NOT EXISTS migration (number integer PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)"
+)
 
 
 @dataclass(frozen=True)

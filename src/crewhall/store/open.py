@@ -27,7 +27,8 @@ def connect(database: str, queries: Queries, pool: int = 8) -> Store:
         return SqliteStore(Path(database), queries)
     if scheme not in ("postgresql", "postgres"):
         raise InvalidInput(
-            f"database URLs begin with postgresql://, not {scheme}://", hint="For SQLite, give a path and no URL."
+            f"database URLs begin with postgresql://, not {scheme}://",
+            hint="For SQLite, give a path and no URL.",
         )
     try:
         from crewhall.store.postgres import PostgresStore  # noqa: PLC0415 - psycopg is an extra

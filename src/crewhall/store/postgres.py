@@ -65,10 +65,10 @@ class PostgresStore(Store):
 
     def _tx(self, connection: "psycopg.Connection[Any]", work: Work | None = None) -> Tx:
         def execute(name: str, params: Mapping[str, Any]) -> Any:
-            return connection.execute(self.texts[name], params)  # type: ignore[call-overload]
+            return connection.execute(self.texts[name], params)
 
         def executemany(name: str, rows: Sequence[Mapping[str, Any]]) -> Any:
-            connection.cursor().executemany(self.texts[name], rows)  # type: ignore[arg-type]
+            connection.cursor().executemany(self.texts[name], rows)
 
         return Tx(execute, executemany, work)
 

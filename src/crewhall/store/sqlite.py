@@ -34,22 +34,16 @@ class Batch:
         self.members = 0
         self.opened_at = time.monotonic()
         self.failure: BaseException | None = None
-        self._done = threading.Event()
+        self.done = threading.Event()
 
     @property
     def has_room(self) -> bool:
         return (
-            self.failure is None
-            and self.members < BATCH_MEMBERS
-            and time.monotonic() - self.opened_at < BATCH_SECONDS
+            self.failure is None and self.members < BATCH_MEMBERS and time.monotonic() - self.opened_at < BATCH_SECONDS
         )
 
-    def end(self, failure: BaseException | None) -> None:
-        self.failure = self.failure or failure
-        self._done.set()
-
     def wait(self) -> None:
-        self._done.wait()
+        self.done.wait()
         if self.failure is not None:
             raise Unavailable(
                 f"the database could not be written: {self.failure}",
@@ -173,25 +167,31 @@ class SqliteStore(Store):
         batch.members += 1
         if not (self._turns.waiting and batch.has_room):
             self._batch = None
-            batch.end(self._commit(batch))
+            self._commit(batch)
+            batch.done.set()
         self._turns.give()
 
-    def _commit(self, batch: Batch) -> BaseException | None:
+    def _commit(self, batch: Batch) -> None:
+        """Put the batch on disk; `batch.failure` says why it is not there."""
         try:
-            if self._writer.in_transaction:
-                self._writer.execute("ROLLBACK" if batch.failure else "COMMIT")
+            if batch.failure is None:
+                self._writer.execute("COMMIT")
         except sqlite3.Error as error:
+            batch.failure = error
+        finally:
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")
-            return error
-        finally:
             self._line.leave()
-        return None
 
     @contextmanager
     def reshape(self) -> Iterator[tuple[Tx, Callable[[str], Any]]]:
         with self.write(Work(actor="operator", tool=None, now=self.now())) as tx:
             yield tx, self._writer.execute
+
+    def check(self) -> str | None:
+        with self.read() as tx:
+            found = str(tx.value("quick_check"))
+        return None if found == "ok" else found
 
     def copy_to(self, path: Path) -> None:
         """Make an exact copy of the file while others go on writing."""

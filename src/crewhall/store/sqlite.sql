@@ -13,3 +13,7 @@ SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'
 -- name: event_number_set
 -- Go on numbering after the newest event.
 UPDATE sqlite_sequence SET seq = (SELECT max(seq) FROM event) WHERE name = 'event';
+
+-- name: quick_check
+-- The word ok, or what is damaged.
+PRAGMA quick_check(1);

@@ -8,7 +8,7 @@ events and its row of the call log are on disk; leaving it with one means that n
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -75,8 +75,20 @@ class Tx:
         if rows:
             self._executemany(name, rows)
 
+    def chunks(self, name: str, size: int) -> Iterator[list[Row]]:
+        """The query's rows, some at a time."""
+        cursor = self._execute(name, {})
+        while rows := cursor.fetchmany(size):
+            yield rows
+
     def event(
-        self, what: str, subject: str, *, before: str | None = None, after: str | None = None, data: str | None = None
+        self,
+        what: str,
+        subject: str,
+        *,
+        before: str | None = None,
+        after: str | None = None,
+        data: str | None = None,
     ) -> None:
         """Note a fact about `subject`; it is numbered when the transaction commits."""
         assert self.work is not None, "events belong to writing transactions"
@@ -131,6 +143,10 @@ class Store(ABC):
         """The names of the tables that this hall has."""
         with self.read() as tx:
             return [row["name"] for row in tx.all("tables")]
+
+    def check(self) -> str | None:
+        """What is damaged in the database, or None; PostgreSQL looks after itself."""
+        return None
 
     @abstractmethod
     def close(self) -> None:

@@ -25,7 +25,9 @@ Path = Annotated[str, Field(min_length=1, max_length=4096)]
 AgentId = Annotated[str, Field(max_length=100, description="An agent's id, ag_…")]
 TaskId = Annotated[str, Field(max_length=100, description="A task's id, tk_…")]
 Me = Annotated[
-    str, Acting(), Field(max_length=100, description="Your agent id. Leave it out if you connect with your own token.")
+    str,
+    Acting(),
+    Field(max_length=100, description="Your agent id. Leave it out if you connect with your own token."),
 ]
 Capabilities = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=100)]],

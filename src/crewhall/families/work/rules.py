@@ -17,7 +17,10 @@ ItemT = TypeVar("ItemT", bound=BaseModel)
 def repository_path(path: str) -> str:
     """The one spelling under which a repository is kept. Raises InvalidInput for a relative path."""
     if not path.startswith("/"):
-        raise InvalidInput(f"path '{path}' is not absolute", hint="Give the repository's path from the root, as pwd prints it.")
+        raise InvalidInput(
+            f"path '{path}' is not absolute",
+            hint="Give the repository's path from the root, as pwd prints it.",
+        )
     return posixpath.normpath("/" + path.lstrip("/"))
 
 

@@ -112,7 +112,15 @@ def agent_update(
         before = _held(tx, id)
         after = status or before["status"]
         task = before["current_task_id"] if current_task_id is KEEP else current_task_id
-        tx.run("agent_set", id=id, status=after, task=task, workspace_path=workspace_path, metadata=text, now=call.now)
+        tx.run(
+            "agent_set",
+            id=id,
+            status=after,
+            task=task,
+            workspace_path=workspace_path,
+            metadata=text,
+            now=call.now,
+        )
         tx.event("agent.updated", id, before=before["status"], after=after)
     return Done(success=True)
 
@@ -121,10 +129,7 @@ def agent_update(
 def agent_get(call: Call, id: AgentId) -> Agent:
     """An agent's details."""
     with call.begin() as tx:
-        row = tx.one("agent_get", id=id)
-    if row is None:
-        raise _unknown(id)
-    return Agent.from_row(row)
+        return Agent.from_row(_found(tx, id))
 
 
 @work.tool("agent_list", profiles=EVERYONE)
@@ -151,7 +156,15 @@ def agent_unregister(call: Call, id: Me) -> Done:
     with call.begin() as tx:
         before = _held(tx, id)
         if before["status"] != "offline":
-            tx.run("agent_set", id=id, status="offline", task=None, workspace_path=None, metadata=None, now=call.now)
+            tx.run(
+                "agent_set",
+                id=id,
+                status="offline",
+                task=None,
+                workspace_path=None,
+                metadata=None,
+                now=call.now,
+            )
             tx.event("agent.unregistered", id, before=before["status"], after="offline")
     return Done(success=True)
 
@@ -170,21 +183,34 @@ def agent_token_create(
     The token is shown this once. Whoever holds it is that agent, with the role and type given here.
     """
     if (agent_id is None) == (name is None):
-        raise InvalidInput("give either agent_id or name", hint="agent_id for an agent of the hall, name for a new one.")
+        raise InvalidInput(
+            "give either agent_id or name", hint="agent_id for an agent of the hall, name for a new one."
+        )
     with call.begin() as tx:
         if agent_id is None:
-            told = {"name": name, "runtime": runtime, "capabilities": None, "workspace_path": None, "metadata": None}
+            told = {
+                "name": name,
+                "runtime": runtime,
+                "capabilities": None,
+                "workspace_path": None,
+                "metadata": None,
+            }
             row = _new_agent(call, tx, told, role, type, "offline")
         else:
-            row = tx.one("agent_get", id=agent_id)
-            if row is None:
-                raise _unknown(agent_id)
+            row = _found(tx, agent_id)
         token = make_token(tx, "agent", row["name"], call.now, agent_id=row["id"])
         tx.event("agent.token_made", row["id"])
     return AgentToken(agent_id=row["id"], role=row["role"], token=token)
 
 
-@work.tool("agent_token_revoke", changes=True, who=OPERATOR, idempotent=True, destructive=True, command="agent revoke")
+@work.tool(
+    "agent_token_revoke",
+    changes=True,
+    who=OPERATOR,
+    idempotent=True,
+    destructive=True,
+    command="agent revoke",
+)
 def agent_token_revoke(call: Call, agent_id: AgentId) -> Revoked:
     """Make all tokens of an agent worthless, at once and on every hub."""
     with call.begin() as tx:
@@ -193,6 +219,14 @@ def agent_token_revoke(call: Call, agent_id: AgentId) -> Revoked:
         if revoked:
             tx.event("agent.token_revoked", agent_id)
     return Revoked(agent_id=agent_id, revoked=revoked)
+
+
+def _found(tx: Tx, agent_id: str) -> Row:
+    """The agent. Raises NotFound."""
+    row = tx.one("agent_get", id=agent_id)
+    if row is None:
+        raise _unknown(agent_id)
+    return row
 
 
 def _held(tx: Tx, agent_id: str) -> Row:

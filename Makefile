@@ -1,0 +1,61 @@
+# Crewhall's commands. `make up` and `make test` each work as the first command in a fresh clone.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+ARGS ?=
+
+.PHONY: help up test lint types tests bench docs lock install clean system
+
+help:
+	@echo "make up      serve a hall: dashboard, MCP, REST (ARGS='--port 0')"
+	@echo "make test    every check and every test, on SQLite and PostgreSQL"
+	@echo "make lint    ruff, mypy, import-linter"
+	@echo "make bench   what a call costs against its floor"
+	@echo "make docs    write the generated pages anew"
+	@echo "make lock    resolve the dependencies anew"
+	@echo "make clean   remove the environment"
+
+up: install
+	@exec $(BIN)/crewhall up $(ARGS)
+
+test: $(VENV)/dev system lint
+	@$(BIN)/python -m tools.test $(ARGS)
+
+lint: $(VENV)/dev
+	@$(BIN)/ruff check -q .
+	@$(BIN)/ruff format -q --check .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo > /dev/null || $(BIN)/lint-imports --no-logo
+
+bench: $(VENV)/dev
+	@$(BIN)/python -m bench.run $(ARGS)
+
+docs: $(VENV)/dev
+	@$(BIN)/python -m crewhall.edges.docs
+
+install: $(VENV)/ready
+	@$(BIN)/python -m compileall -q src
+
+system:
+	@tools/system-packages
+
+# The locks carry hashes and no addresses: pip takes each package from the registry that this machine uses.
+$(VENV)/ready: requirements.lock pyproject.toml
+	@tools/make-venv "$(PYTHON)" $(VENV) requirements.lock
+	@touch $@
+
+$(VENV)/dev: requirements-dev.lock $(VENV)/ready
+	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+lock:
+	@$(BIN)/python -m pip install -q uv
+	@$(BIN)/uv pip compile -q pyproject.toml --extra postgres --group build --universal --python-version 3.11 \
+		--generate-hashes --no-header --upgrade -o requirements.lock
+	@$(BIN)/uv pip compile -q pyproject.toml --extra postgres --group build --group dev -c requirements.lock --universal \
+		--python-version 3.11 --generate-hashes --no-header --upgrade -o requirements-dev.lock
+
+clean:
+	rm -rf $(VENV)

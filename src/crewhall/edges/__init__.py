@@ -1,0 +1,1 @@
+"""The edges: bytes in, the door, bytes out."""

@@ -1,0 +1,341 @@
+"""
+The command line: `crewhall up`, a few commands about the hall itself, and every tool as `crewhall <noun> <verb>`.
+
+It starts quickly: when a hub runs, it is asked over HTTP, and only the standard library is imported. When none
+runs, the same call goes through the door in this process.
+"""
+
+import http.client
+import json
+import os
+import sys
+import urllib.parse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from crewhall import __version__
+from crewhall.config import Settings, from_environment
+from crewhall.edges import show
+from crewhall.edges.words import typed
+from crewhall.errors import Failure, InvalidInput, NotFound, Unauthorized, Unavailable, every_failure
+
+USAGE = """\
+usage: crewhall [--home DIR] [--json] [--debug] <command> …
+
+  up [--port N] [--host H]    serve the hall: dashboard, MCP, REST
+  status                      is a hub running, and what is in the hall
+  link                        a new one-time link to the dashboard
+  backup FILE                 a copy of the hall, while it runs
+  restore FILE [--replace]    put a backup's content into this hall
+  doctor                      look for what is wrong, and how to mend it
+
+  <noun> <verb> …             any tool; `crewhall <noun>` lists the verbs, `--help` after one explains it
+"""
+FLAGS = {"--json": False, "--debug": False, "--help": False, "-h": False, "--version": False, "--home": True}
+CONNECT_SECONDS = 5
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(words: list[str]) -> int:
+    """Do what the words say; the exit code."""
+    flags, rest = split_flags(words)
+    try:
+        return command(flags, rest)
+    except Failure as failure:
+        if "--debug" in flags:
+            raise
+        return tell(failure.body(), flags)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def split_flags(words: list[str]) -> tuple[dict[str, str], list[str]]:
+    """The flags that every command has, wherever they stand, and the other words."""
+    flags: dict[str, str] = {}
+    rest: list[str] = []
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        name, equals, value = word.partition("=")
+        if name not in FLAGS or (equals and not FLAGS[name]):
+            rest.append(word)
+        elif FLAGS[name] and not equals:
+            flags[name] = waiting.pop(0) if waiting else ""
+        else:
+            flags[name] = value
+    return flags, rest
+
+
+def command(flags: dict[str, str], rest: list[str]) -> int:
+    asks_help = "--help" in flags or "-h" in flags
+    if "--version" in flags:
+        return say(f"crewhall {__version__}")
+    if not rest:
+        code = say(USAGE.rstrip())
+        return code if asks_help else code + (2 if not flags else 0)
+    settings_flags = {"home": flags["--home"]} if flags.get("--home") else {}
+    if rest[0] in OWN:
+        if asks_help:
+            return say(next(line for line in USAGE.splitlines() if line.startswith(f"  {rest[0]}")).strip())
+        return OWN[rest[0]](settings_flags, flags, rest[1:])
+    return tool_command(Hall(from_environment(settings_flags)), flags, rest, asks_help)
+
+
+def say(text: str) -> int:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+    return 0
+
+
+def tell(body: Mapping[str, Any], flags: Mapping[str, str]) -> int:
+    """Print an error: the body for programs, a line and a hint for people."""
+    if "--json" in flags:
+        say(json.dumps(body, ensure_ascii=False))
+    else:
+        sys.stderr.write(f"crewhall: {body['message']}\n  {body['hint']}\n")
+    codes = {failure.code: failure.exit_code for failure in every_failure()}
+    return codes.get(body["code"], 1)
+
+
+# A tool as a command
+
+
+class Hall:
+    """The way to a hall's tools: through its hub when one runs, through the door in this process when not."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.url = running_hub(settings.home)
+        self._token = os.environ.get("CREWHALL_TOKEN") or _operator_token(settings.home)
+
+    def tools(self) -> list[dict[str, Any]]:
+        if self.url is not None:
+            status, body = self._ask("GET", "/api/v1/tools")
+            if status == 200:
+                tools: list[dict[str, Any]] = body["tools"]
+                return tools
+            raise Unauthorized(body["message"], hint=body["hint"])
+        from crewhall.edges.local import described_tools  # noqa: PLC0415 - the slow imports
+
+        return described_tools()
+
+    def call(self, tool: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+        """The tool's body, and whether it succeeded."""
+        if self.url is not None:
+            status, body = self._ask("POST", f"/api/v1/{'/'.join(tool['command'])}", arguments)
+            return body, status == 200
+        from crewhall.edges.local import call_here  # noqa: PLC0415
+
+        return call_here(self.settings, tool["name"], arguments, os.environ.get("CREWHALL_TOKEN"))
+
+    def _ask(self, method: str, path: str, arguments: Mapping[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        assert self.url is not None
+        place = urllib.parse.urlsplit(self.url)
+        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=CONNECT_SECONDS)
+        headers = {"Content-Type": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        try:
+            connection.connect()
+            assert connection.sock is not None
+            connection.sock.settimeout(self.settings["tool.timeout"] + 30)
+            connection.request(method, path, json.dumps(arguments) if arguments is not None else None, headers)
+            answer = connection.getresponse()
+            body: dict[str, Any] = json.loads(answer.read())
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise Unavailable(
+                f"the hub at {self.url} broke off: {error}",
+                hint="It may have happened: look before you repeat it. `crewhall status` tells whether it runs.",
+            ) from None
+        finally:
+            connection.close()
+        return answer.status, body
+
+
+def running_hub(home: Path) -> str | None:
+    """The address of this node's hub, or None when none listens there."""
+    try:
+        url = str(json.loads((home / "hub.json").read_text("utf-8"))["url"])
+        place = urllib.parse.urlsplit(url)
+        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=CONNECT_SECONDS)
+        connection.connect()
+        connection.close()
+    except (OSError, ValueError, KeyError):
+        return None
+    return url
+
+
+def _operator_token(home: Path) -> str | None:
+    try:
+        return (home / "operator.token").read_text("utf-8").strip()
+    except OSError:
+        return None
+
+
+def tool_command(hall: Hall, flags: dict[str, str], rest: list[str], asks_help: bool) -> int:
+    tools = hall.tools()
+    noun, verb = rest[0], rest[1] if len(rest) > 1 else ""
+    verbs = {tool["command"][1]: tool for tool in tools if tool["command"][0] == noun}
+    if not verbs:
+        nouns = sorted({tool["command"][0] for tool in tools})
+        raise NotFound(
+            f"there is no command '{noun}'", hint=f"Nouns are {', '.join(nouns)}; crewhall --help tells more."
+        )
+    if verb not in verbs:
+        if verb and not asks_help:
+            raise NotFound(f"there is no command '{noun} {verb}'", hint=f"Verbs are {', '.join(sorted(verbs))}.")
+        return say(show.verbs(noun, list(verbs.values())))
+    tool = verbs[verb]
+    if asks_help:
+        return say(show.usage(tool))
+    body, succeeded = hall.call(tool, arguments_of(tool, rest[2:]))
+    if not succeeded:
+        return tell(body, flags)
+    return say(json.dumps(body, ensure_ascii=False) if "--json" in flags else show.result(body))
+
+
+def arguments_of(tool: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
+    """A tool's arguments from the command line.
+
+    `--some-name value` gives some_name, more than once for a list; words without a name fill the required
+    arguments in their order; `--input JSON` (or `-` for stdin) gives all at once. The door judges what comes of it.
+    """
+    schema = tool["input_schema"]
+    texts: dict[str, list[str]] = {}
+    given: dict[str, Any] = {}
+    free = list(schema.get("required", []))
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        if not word.startswith("--"):
+            if not free:
+                raise InvalidInput(f"'{word}' has no place", hint=show.usage(tool).splitlines()[0])
+            texts.setdefault(free.pop(0), []).append(word)
+            continue
+        name, equals, value = word[2:].replace("-", "_", word.find("=") if "=" in word else -1).partition("=")
+        if not equals:
+            value = waiting.pop(0) if waiting and not _is_switch(schema, name, waiting[0]) else "true"
+        if name == "input":
+            given |= _whole_input(value)
+        else:
+            texts.setdefault(name, []).append(value)
+            free = [other for other in free if other != name]
+    properties = schema["properties"]
+    return given | {name: typed(properties.get(name, {"type": "string"}), values) for name, values in texts.items()}
+
+
+def _is_switch(schema: Mapping[str, Any], name: str, following: str) -> bool:
+    is_boolean = schema["properties"].get(name, {}).get("type") == "boolean"
+    return following.startswith("--") or (is_boolean and following not in ("true", "false"))
+
+
+def _whole_input(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(sys.stdin.read() if text == "-" else text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidInput("--input is not a JSON object", hint="""Such as --input '{"name": "ada"}'.""")
+    return value
+
+
+# Commands about the hall itself
+
+
+def up_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
+    options = options_of(rest, {"--port": "server.port", "--host": "server.host"})
+    from crewhall.edges.local import serve_here  # noqa: PLC0415
+
+    return serve_here(from_environment(settings_flags | options), say)
+
+
+def status_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
+    options_of(rest, {})
+    hall = Hall(from_environment(settings_flags))
+    facts: dict[str, Any]
+    if hall.url is not None:
+        _, facts = hall._ask("GET", "/api/v1/hub")
+        facts = {"running": True, "url": hall.url} | facts
+    else:
+        from crewhall.edges.local import status_here  # noqa: PLC0415
+
+        facts = {"running": False} | status_here(hall.settings)
+    facts = {"home": str(hall.settings.home)} | facts
+    return say(json.dumps(facts) if "--json" in flags else show.facts(facts))
+
+
+def link_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
+    options_of(rest, {})
+    settings = from_environment(settings_flags)
+    url = running_hub(settings.home)
+    if url is None:
+        raise Unavailable("no hub of this hall runs here", hint="Start one with `crewhall up`; it prints a link.")
+    from crewhall.edges.local import link_here  # noqa: PLC0415
+
+    return say(link_here(settings, url))
+
+
+def backup_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
+    from crewhall.edges.local import backup_here  # noqa: PLC0415
+
+    rows = backup_here(from_environment(settings_flags), Path(one_word(rest, "FILE")))
+    return say(json.dumps({"file": rest[0], "rows": rows}) if "--json" in flags else f"{rows} rows are in {rest[0]}")
+
+
+def restore_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
+    from crewhall.edges.local import restore_here  # noqa: PLC0415
+
+    replace = "--replace" in rest
+    name = one_word([word for word in rest if word != "--replace"], "FILE")
+    settings = from_environment(settings_flags)
+    if running_hub(settings.home) is not None:
+        raise Unavailable("a hub of this hall runs here", hint="Stop it first, then restore.")
+    rows = restore_here(settings, Path(name), replace)
+    return say(json.dumps({"file": name, "rows": rows}) if "--json" in flags else f"{rows} rows are back from {name}")
+
+
+def doctor_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
+    options_of(rest, {})
+    settings = from_environment(settings_flags)
+    from crewhall.edges.doctor import examine  # noqa: PLC0415
+
+    findings = examine(settings, running_hub(settings.home))
+    say(json.dumps({"findings": findings}) if "--json" in flags else show.findings(findings))
+    return 1 if any(finding["state"] == "wrong" for finding in findings) else 0
+
+
+def options_of(rest: list[str], known: Mapping[str, str]) -> dict[str, Any]:
+    """`--name value` words as settings. Raises InvalidInput for any other word."""
+    found: dict[str, Any] = {}
+    waiting = list(rest)
+    while waiting:
+        name, equals, value = waiting.pop(0).partition("=")
+        if name not in known:
+            raise InvalidInput(f"'{name}' has no place here", hint="crewhall --help shows the commands.")
+        if not equals and not waiting:
+            raise InvalidInput(f"{name} needs a value", hint="crewhall --help shows the commands.")
+        found[known[name]] = value if equals else waiting.pop(0)
+    return found
+
+
+def one_word(rest: list[str], name: str) -> str:
+    if len(rest) != 1:
+        raise InvalidInput(f"give one {name}", hint="crewhall --help shows the commands.")
+    return rest[0]
+
+
+OWN: dict[str, Callable[[dict[str, Any], dict[str, str], list[str]], int]] = {
+    "up": up_command,
+    "status": status_command,
+    "link": link_command,
+    "backup": backup_command,
+    "restore": restore_command,
+    "doctor": doctor_command,
+}

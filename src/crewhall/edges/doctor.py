@@ -1,0 +1,116 @@
+"""What may be wrong with a hall on this machine, each with its finding and a way out."""
+
+import platform
+import shutil
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pysqlite3.dbapi2 as sqlite3
+
+from crewhall.config import Settings
+from crewhall.errors import Failure
+from crewhall.store.migrate import steps
+from crewhall.store.open import connect
+from crewhall.store.sql import Queries
+from crewhall.store.transaction import Store
+
+Finding = dict[str, str]
+SAFE_SQLITE = (3, 51, 3)
+
+
+def examine(settings: Settings, hub_url: str | None) -> list[Finding]:
+    """All findings: ok, note (worth knowing) or wrong."""
+    checks: list[Callable[[], Finding]] = [
+        _python,
+        _sqlite,
+        lambda: _program("git", "agents' worktrees need it"),
+        lambda: _program("tmux", "instances need it"),
+        lambda: _home(settings.home),
+        lambda: _database(settings),
+        lambda: _token(settings.home),
+        lambda: _hub(hub_url),
+    ]
+    return [check() for check in checks]
+
+
+def _finding(state: str, what: str, finding: str, hint: str = "") -> Finding:
+    return {"state": state, "what": what, "finding": finding, "hint": hint}
+
+
+def _python() -> Finding:
+    return _finding("ok", "python", platform.python_version())
+
+
+def _sqlite() -> Finding:
+    version = sqlite3.sqlite_version
+    if sqlite3.sqlite_version_info < SAFE_SQLITE:
+        return _finding("wrong", "sqlite", f"{version} can damage a file that two processes write",
+                        "Install pysqlite3 0.6.1 or newer.")  # fmt: skip
+    return _finding("ok", "sqlite", version)
+
+
+def _program(name: str, reason: str) -> Finding:
+    path = shutil.which(name)
+    return _finding("ok", name, path) if path else _finding("note", name, "not found", f"Install it: {reason}.")
+
+
+def _home(home: Path) -> Finding:
+    if not home.exists():
+        return _finding("note", "hall", f"{home} is not there yet", "`crewhall up` makes it.")
+    mode = stat.S_IMODE(home.stat().st_mode)
+    if mode & 0o077:
+        return _finding("wrong", "hall", f"{home} is open to others ({mode:o})", f"chmod 700 {home}")
+    return _finding("ok", "hall", str(home))
+
+
+def _database(settings: Settings) -> Finding:
+    where = "PostgreSQL" if "://" in settings.database else settings.database
+    if "://" not in settings.database and not Path(settings.database).exists():
+        return _finding("note", "database", f"{where} is not there yet", "`crewhall up` makes it.")
+    try:
+        store = connect(settings.database, Queries([]))
+        try:
+            return _schema(where, store.tables(), _applied(store), store.check(), store.dialect.name)
+        finally:
+            store.close()
+    except Failure as failure:
+        return _finding("wrong", "database", failure.message, failure.hint)
+
+
+def _applied(store: Store) -> int:
+    if "migration" not in store.tables():
+        return 0
+    with store.read() as tx:
+        return max((row["number"] for row in tx.all("migrations_applied")), default=0)
+
+
+def _schema(where: str, tables: list[str], applied: int, damage: str | None, dialect: str) -> Finding:
+    newest = max(step.number for step in steps(dialect))
+    if damage:
+        return _finding("wrong", "database", f"{where} is damaged: {damage}", "Restore a backup: crewhall restore FILE")
+    if applied > newest:
+        return _finding("wrong", "database", f"{where} is at schema {applied}; this crewhall knows {newest}",
+                        "Upgrade crewhall.")  # fmt: skip
+    if applied < newest:
+        return _finding(
+            "note",
+            "database",
+            f"{where} is at schema {applied} of {newest}",
+            "`crewhall up` brings it up to date.",
+        )
+    return _finding("ok", "database", f"{where}, schema {applied}, {len(tables)} tables")
+
+
+def _token(home: Path) -> Finding:
+    path = home / "operator.token"
+    if not path.exists():
+        return _finding("note", "token", "there is no operator token yet", "`crewhall up` makes it.")
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        return _finding("wrong", "token", f"{path} is open to others ({mode:o})", f"chmod 600 {path}")
+    return _finding("ok", "token", str(path))
+
+
+def _hub(url: str | None) -> Finding:
+    return _finding("ok", "hub", f"runs at {url}") if url else _finding("note", "hub", "none runs here", "crewhall up")

@@ -1,0 +1,140 @@
+"""
+What every HTTP request passes before anything reads it: its size, its Host and Origin, and who sent it.
+
+    body over the limit ─▶ 413    unknown Host ─▶ 421    foreign Origin ─▶ 403    no or wrong token ─▶ 401
+"""
+
+import os
+from collections.abc import Awaitable, Callable
+from functools import cached_property
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from crewhall.config import Settings
+from crewhall.errors import Failure, Forbidden, TooLarge
+from crewhall.identity import Credentials
+from crewhall.outside.peers import Address, peer_uid
+
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+COOKIE = "crewhall"
+BROWSER_HEADERS = ("origin", "sec-fetch-site", "sec-fetch-mode")
+
+
+class UnknownHost(Forbidden):
+    """The Host header names a place that this hub does not serve: DNS rebinding looks like this."""
+
+    status = 421
+
+
+class Peer:
+    """The process at the other end of a connection; the kernel is asked once for each connection."""
+
+    def __init__(self, client: Address | None, server: Address | None) -> None:
+        self._ends = (client, server)
+
+    @cached_property
+    def is_same_user(self) -> bool:
+        client, server = self._ends
+        return client is not None and server is not None and peer_uid(client, server) == os.getuid()
+
+
+class Connection(HttpToolsProtocol):
+    """uvicorn's HTTP connection, which tells each of its requests about the peer."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.app_state = {**self.app_state, "peer": Peer(_address(self.client), _address(self.server))}
+
+
+def _address(raw: Any) -> Address | None:
+    return (raw[0], raw[1]) if raw and raw[1] is not None else None
+
+
+def credentials(scope: Scope, settings: Settings) -> Credentials:
+    """What this request says about its sender."""
+    headers = Headers(scope=scope)
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if scheme:
+        return Credentials(token=token.strip() if scheme.lower() == "bearer" else "")
+    cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE)
+    if cookie:
+        return Credentials(cookie=cookie)
+    peer: Peer | None = scope.get("state", {}).get("peer")
+    is_browser = any(name in headers for name in BROWSER_HEADERS)
+    is_local = bool(settings["auth.local_without_token"] and not is_browser and peer and peer.is_same_user)
+    return Credentials(is_local=is_local)
+
+
+def refuse_foreign(headers: Headers, settings: Settings) -> None:
+    """Raise Forbidden for a Host that we do not answer to, or an Origin that is not our own page."""
+    host = headers.get("host", "")
+    if _name(host) not in (*LOOPBACK_NAMES, *settings["server.hosts"]):
+        raise UnknownHost(
+            f"this hub does not answer to the host '{host[:100]}'",
+            hint="Use 127.0.0.1 or localhost, or add the name to server.hosts (CREWHALL_SERVER_HOSTS).",
+        )
+    origin = headers.get("origin")
+    if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
+        raise Forbidden(
+            f"requests from the page at '{origin[:100]}' are refused",
+            hint="Only the hub's own pages may call it from a browser.",
+        )
+
+
+def _name(host: str) -> str:
+    """The Host header without its port."""
+    end = host.find("]") + 1 if host.startswith("[") else host.find(":")
+    return (host[:end] if end > 0 else host).lower()
+
+
+class Guard:
+    """Middleware around every route: refuses what is too large or foreign, in one body on every path."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self.app = app
+        self.settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        try:
+            refuse_foreign(headers, self.settings)
+            self._refuse_large(headers.get("content-length", ""))
+            await self.app(scope, self._counting(receive), send)
+        except Failure as failure:
+            await refusal(failure)(scope, receive, send)
+
+    def _refuse_large(self, length: str) -> None:
+        if length.isdigit() and int(length) > self.settings["server.max_body_bytes"]:
+            raise self._too_large()
+
+    def _counting(self, receive: Receive) -> Callable[[], Awaitable[Message]]:
+        """Count a body that did not tell its length."""
+        seen = 0
+
+        async def counted() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self.settings["server.max_body_bytes"]:
+                raise self._too_large()
+            return message
+
+        return counted
+
+    def _too_large(self) -> TooLarge:
+        most = self.settings["server.max_body_bytes"]
+        return TooLarge(f"the request is larger than {most} bytes", hint="Send less, or keep large things in files.")
+
+
+def refusal(failure: Failure, tool_name: str | None = None) -> JSONResponse:
+    """A failure as an HTTP answer."""
+    headers = {"WWW-Authenticate": 'Bearer realm="crewhall"'} if failure.status == 401 else None
+    return JSONResponse(failure.body(tool_name), failure.status, headers)

@@ -1,0 +1,73 @@
+"""What the command line does in its own process, when no hub is there to ask. Imports everything; see cli.py."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from crewhall.app import Hub
+from crewhall.config import Settings
+from crewhall.edges import door, logs
+from crewhall.edges.pages import make_link
+from crewhall.edges.rest import described
+from crewhall.edges.serve import hub_facts, up
+from crewhall.families.all import registry
+from crewhall.identity import OPERATOR, Credentials
+from crewhall.store.copy import backup, restore
+from crewhall.store.open import open_store
+from crewhall.store.sql import Queries
+
+
+def described_tools() -> list[dict[str, Any]]:
+    return [described(tool) for tool in registry().tools]
+
+
+def serve_here(settings: Settings, say: Callable[[str], object]) -> int:
+    logs.set_up(settings["log.level"])
+    up(settings, registry(), say)
+    return 0
+
+
+def call_here(
+    settings: Settings, name: str, arguments: Mapping[str, Any], token: str | None
+) -> tuple[dict[str, Any], bool]:
+    hub = Hub(settings, registry())
+    try:
+        actor = hub.identify(Credentials(token=token)) if token else OPERATOR
+        answer = door.call(hub, name, arguments, actor, edge="cli")
+    finally:
+        hub.close()
+    return answer.body, answer.failure is None
+
+
+def status_here(settings: Settings) -> dict[str, Any]:
+    hub = Hub(settings, registry())
+    try:
+        facts = hub_facts(hub)
+    finally:
+        hub.close()
+    return {key: value for key, value in facts.items() if key not in ("pid", "hub", "calls_not_logged")}
+
+
+def link_here(settings: Settings, url: str) -> str:
+    hub = Hub(settings, registry())
+    try:
+        with hub.own_work() as tx:
+            return make_link(tx, url, hub.clock())
+    finally:
+        hub.close()
+
+
+def backup_here(settings: Settings, target: Path) -> int:
+    store = open_store(settings.database, Queries([]))
+    try:
+        return backup(store, target)
+    finally:
+        store.close()
+
+
+def restore_here(settings: Settings, source: Path, replace: bool) -> int:
+    store = open_store(settings.database, Queries([]))
+    try:
+        return restore(source, store, replace=replace)
+    finally:
+        store.close()

@@ -1,0 +1,39 @@
+"""Logs: one line each to stderr, `time level logger message key=value …`, with no token in any of them."""
+
+import json
+import logging
+import re
+import sys
+import time
+
+_TOKEN = re.compile(r"ch_(operator|agent|browser|link)_[\w-]+")
+_STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+
+
+class Line(logging.Formatter):
+    """A record as one line; what was passed as `extra` follows the message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
+        extra = [f"{key}={_value(value)}" for key, value in vars(record).items() if key not in _STANDARD]
+        line = " ".join([at, record.levelname.lower(), record.name, record.getMessage(), *extra])
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return _TOKEN.sub(r"ch_\1_…", line)
+
+
+def _value(value: object) -> str:
+    text = str(value)
+    return text if re.fullmatch(r"[\w.:/@+-]+", text) else json.dumps(text, ensure_ascii=False)
+
+
+def set_up(level: str) -> None:
+    """Send the process's logs to stderr from this level up; libraries only speak when something is wrong."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Line())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("crewhall").setLevel(level.upper())
+    if level == "debug":
+        root.setLevel(logging.INFO)

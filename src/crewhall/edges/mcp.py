@@ -1,0 +1,152 @@
+"""
+The MCP edge: the official SDK's lowlevel server in front of the door.
+
+Streamable HTTP at `/mcp`, for 2026-07-28 and for 2025-era clients, stateless in both: a request carries all that
+is needed to answer it. `/mcp/work` shows one family; `X-Crewhall-Families` and `X-Crewhall-Profile` pick as well.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from mcp.server.caching import CacheHint
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    ListToolsResult,
+    PaginatedRequestParams,
+    ToolAnnotations,
+)
+from mcp_types import Tool as McpTool
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
+
+from crewhall import __version__
+from crewhall.edges.door import Door
+from crewhall.edges.guard import credentials
+from crewhall.errors import InvalidInput, NotFound
+from crewhall.identity import Actor
+from crewhall.tool import PROFILES, Registry, Tool
+
+INSTRUCTIONS = """\
+Crewhall is the hall where the coding agents of this machine coordinate. Other agents are in it with you.
+
+1. Join once: agent_register(name, runtime, capabilities), and keep the id it returns. If you connect with your own \
+token you are known already: the call updates your entry, and agent_id may be left out everywhere.
+2. Say that you live: agent_heartbeat before and during long work, with status busy while you work.
+3. Look before you act: agent_list shows who is here and what they do, event_list what happened since your cursor.
+4. Act as yourself only. Another agent's id in your arguments is refused.
+5. Leave with agent_unregister when you are done.
+
+Errors are results with a code, a message and a hint. Do what the hint says; when `recoverable` is false, do not \
+repeat the call. A call that answered has happened and is on disk. Lists are bounded: total says how many there are, \
+next_offset where to go on.
+"""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks, and which tools it wants to see."""
+
+    actor: Actor
+    families: tuple[str, ...]
+    profile: str
+
+
+class McpEdge:
+    """An ASGI application that serves MCP for a hub."""
+
+    def __init__(self, door: Door) -> None:
+        self.door = door
+        self.registry = door.hub.registry
+        server: Server[Any] = Server(
+            "crewhall",
+            version=__version__,
+            title="Crewhall",
+            instructions=INSTRUCTIONS,
+            cache_hints={
+                "tools/list": CacheHint(ttl_ms=300_000, scope="private"),
+                "server/discover": CacheHint(ttl_ms=300_000, scope="private"),
+            },
+            get_tool_input_schema=self._input_schema,
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+        )
+        # The guard in front of every route checks Host, Origin and size; the SDK's own checks would say it twice.
+        self.manager = StreamableHTTPSessionManager(
+            server, stateless=True, max_request_body_size=max(1, door.hub.settings["server.max_body_bytes"])
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        settings = self.door.hub.settings
+        actor = await self.door.actor(credentials(scope, settings))
+        scope["crewhall"] = caller(self.registry, actor, scope)
+        await self.manager.handle_request(scope, receive, send)
+
+    def _input_schema(self, name: str) -> dict[str, Any] | None:
+        try:
+            return self.registry.find(name).input_schema
+        except NotFound:
+            return None
+
+    async def _list(self, ctx: ServerRequestContext[Any], _: PaginatedRequestParams | None) -> ListToolsResult:
+        who = _caller_of(ctx)
+        tools = self.registry.visible(who.actor.kinds, who.families, who.profile)
+        return ListToolsResult(tools=[as_mcp(tool) for tool in tools])
+
+    async def _call(self, ctx: ServerRequestContext[Any], params: CallToolRequestParams) -> Any:
+        try:
+            self.registry.find(params.name)
+        except NotFound as unknown:
+            raise MCPError(code=INVALID_PARAMS, message=f"{unknown.message}. {unknown.hint}") from None
+        actor = _caller_of(ctx).actor
+        report = ctx.session.report_progress
+        answer = await self.door.answer(params.name, params.arguments or {}, actor, "mcp", report)
+        return {
+            "content": [{"type": "text", "text": json.dumps(answer.body, ensure_ascii=False)}],
+            "structuredContent": answer.body,
+            "isError": answer.failure is not None,
+        }
+
+
+def caller(registry: Registry, actor: Actor, scope: Scope) -> Caller:
+    """The caller of a request, by its path and headers. Raises InvalidInput for a family or profile there is not."""
+    headers = Headers(scope=scope)
+    named = scope.get("path_params", {}).get("families") or headers.get("x-crewhall-families", "")
+    families = tuple(name.strip() for name in named.split(",") if name.strip())
+    profile = headers.get("x-crewhall-profile", actor.profile)
+    known = [family.name for family in registry.families]
+    unknown = [name for name in families if name not in known]
+    if unknown:
+        raise InvalidInput(f"there is no family '{unknown[0][:50]}'", hint=f"The families are {', '.join(known)}.")
+    if profile not in PROFILES:
+        raise InvalidInput(f"there is no profile '{profile[:50]}'", hint=f"The profiles are {', '.join(PROFILES)}.")
+    return Caller(actor.reading_only() if profile == "readonly" else actor, families, profile)
+
+
+def _caller_of(ctx: ServerRequestContext[Any]) -> Caller:
+    assert ctx.request is not None
+    found: Caller = ctx.request.scope["crewhall"]
+    return found
+
+
+@cache
+def as_mcp(tool: Tool) -> McpTool:
+    """A tool as MCP lists it."""
+    return McpTool(
+        name=tool.name,
+        description=tool.description,
+        input_schema=tool.input_schema,
+        output_schema=tool.output_schema,
+        annotations=ToolAnnotations(
+            read_only_hint=not tool.changes,
+            destructive_hint=tool.destructive,
+            idempotent_hint=tool.idempotent or not tool.changes,
+            open_world_hint=False,
+        ),
+    )

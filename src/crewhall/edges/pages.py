@@ -1,0 +1,83 @@
+"""The pages: files of `web/`, no build step, nothing from elsewhere; and the one-time link that signs a browser in."""
+
+from importlib.resources import files
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from crewhall.config import Settings
+from crewhall.edges.door import Door
+from crewhall.edges.guard import COOKIE, credentials
+from crewhall.errors import NotFound, Unauthorized
+from crewhall.identity import LINK_MS, hash_of, make_token
+from crewhall.store.events import DAY_MS
+from crewhall.store.transaction import Tx
+
+WEB = files("crewhall.edges.web")
+ASSETS = ("hall.css", "hall.js", "api.js", "icon.svg")
+POLICY = {
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+class Pages:
+    def __init__(self, door: Door) -> None:
+        self.door = door
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/", self._hall),
+            Route("/api/docs", lambda _: _file("api.html")),
+            Route("/web/{name}", self._asset),
+        ]
+
+    async def _hall(self, request: Request) -> Response:
+        key = request.query_params.get("key")
+        if key is not None:
+            return await self._sign_in(key)
+        try:
+            await self.door.actor(credentials(request.scope, self.door.hub.settings))
+        except Unauthorized:
+            return _file("welcome.html", 401)
+        return _file("hall.html")
+
+    async def _asset(self, request: Request) -> Response:
+        if request.path_params["name"] not in ASSETS:
+            raise NotFound("there is no such file", hint="The hall's page is at /.")
+        return _file(request.path_params["name"])
+
+    async def _sign_in(self, key: str) -> Response:
+        days = self.door.hub.settings["auth.browser_days"]
+        cookie = await self.door.thread(lambda: use_link(self.door, key, days))
+        if cookie is None:
+            return _file("welcome.html", 401)
+        answer = RedirectResponse("/", 303, POLICY)
+        answer.set_cookie(COOKIE, cookie, max_age=days * DAY_MS // 1000, httponly=True, samesite="strict", path="/")
+        return answer
+
+
+def _file(name: str, status: int = 200) -> Response:
+    return FileResponse(str(WEB.joinpath(name)), status, POLICY)
+
+
+def use_link(door: Door, key: str, days: int) -> str | None:
+    """A cookie for the browser that brought the key of an unused link, or None."""
+    now = door.hub.clock()
+    with door.hub.own_work() as tx:
+        if tx.one("link_use", hash=hash_of(key), now=now) is None:
+            return None
+        return make_token(tx, "browser", "dashboard", now, expires_at=now + days * DAY_MS)
+
+
+def make_link(tx: Tx, url: str, now: int) -> str:
+    """A link that signs one browser in, once."""
+    return f"{url}/?key={make_token(tx, 'link', 'link', now, expires_at=now + LINK_MS)}"
+
+
+def url_of(settings: Settings, port: int) -> str:
+    host = settings["server.host"]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -1,0 +1,149 @@
+"""
+The REST edge: every tool at `/api/v1/<noun>/<verb>`, by POST with a JSON object, reads also by GET with a query.
+
+The routes are mechanical: `agent_register` is `POST /api/v1/agent/register` as it is `crewhall agent register`.
+`/api/openapi.json` describes them.
+"""
+
+import json
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from crewhall import __version__
+from crewhall.edges.door import Door
+from crewhall.edges.guard import credentials, refusal
+from crewhall.edges.words import typed
+from crewhall.errors import Failure, InvalidInput, NotFound, every_failure
+from crewhall.tool import Registry, Tool
+
+PREFIX = "/api/v1"
+
+
+class RestEdge:
+    def __init__(self, door: Door) -> None:
+        self.door = door
+        self.registry = door.hub.registry
+        self._commands = {tool.command: tool for tool in self.registry.tools}
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/api/openapi.json", self._openapi),
+            Route(f"{PREFIX}/tools", self._tools),
+            Route(f"{PREFIX}/{{noun}}/{{verb}}", self._tool, methods=["GET", "POST"]),
+        ]
+
+    async def _openapi(self, request: Request) -> JSONResponse:
+        return JSONResponse(openapi(self.registry))
+
+    async def _tools(self, request: Request) -> JSONResponse:
+        """The tools that this caller may call, as the command line needs them."""
+        actor = await self.door.actor(credentials(request.scope, self.door.hub.settings))
+        return JSONResponse({"tools": [described(tool) for tool in self.registry.visible(actor.kinds, (), "all")]})
+
+    async def _tool(self, request: Request) -> JSONResponse:
+        actor = await self.door.actor(credentials(request.scope, self.door.hub.settings))
+        command = (request.path_params["noun"], request.path_params["verb"])
+        tool = self._commands.get(command)
+        if tool is None:
+            raise NotFound(
+                f"there is no {PREFIX}/{'/'.join(command)}"[:200], hint="/api/openapi.json lists the routes."
+            )
+        try:
+            arguments = await _arguments(tool, request)
+        except Failure as failure:
+            return refusal(failure, tool.name)
+        answer = await self.door.answer(tool.name, arguments, actor, "rest")
+        return JSONResponse(answer.body, answer.failure.status if answer.failure else 200)
+
+
+async def _arguments(tool: Tool, request: Request) -> dict[str, Any]:
+    if request.method in ("GET", "HEAD"):
+        if tool.changes:
+            raise InvalidInput(f"{tool.name} changes the hall, and GET never does", hint="Send it by POST.")
+        properties = tool.input_schema["properties"]
+        query = request.query_params
+        return {name: typed(properties.get(name, {"type": "string"}), query.getlist(name)) for name in query}
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = await request.body()
+    if kind != "application/json" and body:
+        raise InvalidInput(f"the body is '{kind[:50]}'", hint="Send a JSON object with Content-Type: application/json.")
+    try:
+        arguments = json.loads(body) if body else {}
+    except (ValueError, RecursionError):
+        raise InvalidInput("the body is not JSON", hint="Send one JSON object with the tool's arguments.") from None
+    if not isinstance(arguments, dict):
+        raise InvalidInput("the body is not a JSON object", hint="Send one object with the arguments, one call each.")
+    return arguments
+
+
+def described(tool: Tool) -> dict[str, Any]:
+    """A tool as plain data: what the command line, the docs and the snapshots are made from."""
+    return {
+        "name": tool.name,
+        "family": tool.family,
+        "command": list(tool.command),
+        "description": tool.description,
+        "changes": tool.changes,
+        "who": list(tool.who),
+        "profiles": list(tool.profiles),
+        "input_schema": tool.input_schema,
+        "output_schema": tool.output_schema,
+    }
+
+
+def openapi(registry: Registry) -> dict[str, Any]:
+    """The hall's REST interface as OpenAPI 3.1."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Crewhall",
+            "version": __version__,
+            "description": "A coordination hall for coding agents.",
+        },
+        "paths": {f"{PREFIX}/{tool.command[0]}/{tool.command[1]}": _operations(tool) for tool in registry.tools},
+        "components": {"schemas": {"Error": _error_schema()}, "securitySchemes": {"token": _SCHEME}},
+        "security": [{"token": []}],
+    }
+
+
+_SCHEME = {"type": "http", "scheme": "bearer", "description": "An operator's or agent's token."}
+
+
+def _operations(tool: Tool) -> dict[str, Any]:
+    shared = {
+        "tags": [tool.command[0]],
+        "summary": tool.summary,
+        "description": tool.description,
+        "responses": {
+            "200": {"description": "The result.", **_json_content(tool.output_schema)},
+            "default": {"description": "A refusal.", **_json_content({"$ref": "#/components/schemas/Error"})},
+        },
+    }
+    body = {"required": bool(tool.input_schema.get("required")), **_json_content(tool.input_schema)}
+    operations: dict[str, Any] = {"post": {"operationId": tool.name, **shared, "requestBody": body}}
+    if not tool.changes:
+        operations["get"] = {"operationId": f"{tool.name}_by_get", **shared, "parameters": _parameters(tool)}
+    return operations
+
+
+def _parameters(tool: Tool) -> list[dict[str, Any]]:
+    required = tool.input_schema.get("required", [])
+    properties = tool.input_schema["properties"].items()
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": schema} for name, schema in properties
+    ]
+
+
+def _json_content(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"content": {"application/json": {"schema": schema}}}
+
+
+def _error_schema() -> dict[str, Any]:
+    codes = sorted({failure.code for failure in every_failure()})
+    text: dict[str, Any] = {"type": "string"}
+    fields: dict[str, Any] = {"error": {"type": "string", "enum": codes}, "code": {"type": "string", "enum": codes}}
+    fields |= {"message": text, "hint": text, "recoverable": {"type": "boolean"}, "tool_name": text}
+    return {"type": "object", "properties": fields, "required": list(fields)[:5]}

@@ -1,0 +1,115 @@
+"""Plain data for people: tables, facts, usage. No colour codes where no terminal is."""
+
+import json
+import textwrap
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+CELL = 44
+
+
+def result(body: Mapping[str, Any]) -> str:
+    """A tool's body: its list as a table, its other facts below."""
+    tables = [(key, value) for key, value in body.items() if isinstance(value, list) and value and _is_rows(value)]
+    plain = {key: value for key, value in body.items() if key not in dict(tables)}
+    parts = [table(rows) for _, rows in tables]
+    if plain:
+        parts.append(facts(plain))
+    return "\n\n".join(parts)
+
+
+def _is_rows(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, dict) for value in values)
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows in columns; a column that is empty in all of them is left out."""
+    names = [name for name in rows[0] if any(row.get(name) not in (None, [], {}) for row in rows)]
+    cells = [[_cell(name, row.get(name)) for name in names] for row in rows]
+    widths = [max(len(name), *(len(line[i]) for line in cells)) for i, name in enumerate(names)]
+    lines = [[name.upper().replace("_", " ") for name in names], *cells]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
+
+
+def facts(body: Mapping[str, Any]) -> str:
+    """One fact a line."""
+    width = max((len(name) for name in body), default=0)
+    return "\n".join(f"{name.replace('_', ' ').ljust(width)}  {_text(name, value)}" for name, value in body.items())
+
+
+def _cell(name: str, value: Any) -> str:
+    text = _text(name, value)
+    return text if len(text) <= CELL else text[: CELL - 1] + "…"
+
+
+def _text(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if name == "at" or (name.endswith("_at") and isinstance(value, int)):
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value / 1000))
+    if isinstance(value, list) and not _is_rows(value):
+        return ", ".join(str(item) for item in value) or "-"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return "".join(letter if letter.isprintable() else "�" for letter in text)
+
+
+def findings(rows: Sequence[Mapping[str, str]]) -> str:
+    """The doctor's table; a hint under what is not right."""
+    lines = []
+    for row in rows:
+        lines.append(f"{row['state'].ljust(6)} {row['what'].ljust(10)} {row['finding']}")
+        if row["hint"]:
+            lines.append(f"{'':18}{row['hint']}")
+    return "\n".join(lines)
+
+
+def verbs(noun: str, tools: Sequence[Mapping[str, Any]]) -> str:
+    """The verbs of a noun, a line each."""
+    width = max(len(tool["command"][1]) for tool in tools)
+    lines = [f"  {tool['command'][1].ljust(width)}  {_first_sentence(tool)}" for tool in tools]
+    return "\n".join(
+        [f"usage: crewhall {noun} <verb> …", "", *lines, "", f"crewhall {noun} <verb> --help explains one."]
+    )
+
+
+def _first_sentence(tool: Mapping[str, Any]) -> str:
+    text = str(tool["description"]).split("\n\n")[0].replace("\n", " ")
+    return text.split(". ")[0].rstrip(".") + "."
+
+
+def usage(tool: Mapping[str, Any]) -> str:
+    """How a tool is called from the command line."""
+    schema = tool["input_schema"]
+    required = schema.get("required", [])
+    optional = [name for name in schema["properties"] if name not in required]
+    head = " ".join(
+        ["usage: crewhall", *tool["command"], *(name.upper() for name in required)]
+        + [f"[--{name.replace('_', '-')} …]" for name in optional]
+    )
+    rows = [_option(name, schema["properties"][name]) for name in (*required, *optional)]
+    return "\n".join([textwrap.fill(head, 100, subsequent_indent="    "), "", tool["description"], "", *rows]).rstrip()
+
+
+def _option(name: str, schema: Mapping[str, Any]) -> str:
+    kind = " or ".join(_kind(option) for option in schema.get("anyOf", [schema]))
+    notes = [
+        kind,
+        schema.get("description", ""),
+        f"default {schema['default']}" if "default" in schema else "",
+    ]
+    return f"  --{name.replace('_', '-').ljust(18)} {'; '.join(note.rstrip('.') for note in notes if note)}"
+
+
+def _kind(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return " | ".join(str(word) for word in schema["enum"])
+    if schema.get("type") == "array":
+        return f"{_kind(schema['items'])}, more than once or with commas"
+    return {"string": "text", "integer": "number", "object": "JSON object"}.get(
+        schema.get("type", ""), str(schema.get("type"))
+    )

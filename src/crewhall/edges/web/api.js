@@ -1,0 +1,51 @@
+// The REST page: drawn from the hub's own OpenAPI description.
+const element = (name, text, className) => {
+  const node = document.createElement(name);
+  if (text !== undefined) node.textContent = text;
+  if (className) node.className = className;
+  return node;
+};
+
+function kind(schema) {
+  if (schema.anyOf) return schema.anyOf.map(kind).join(" or ");
+  if (schema.enum) return schema.enum.join(" | ");
+  if (schema.type === "array") return `list of ${kind(schema.items ?? {})}`;
+  return schema.type ?? "any";
+}
+
+function fields(schema) {
+  const table = element("table");
+  for (const [name, one] of Object.entries(schema.properties ?? {})) {
+    const line = element("tr");
+    const must = (schema.required ?? []).includes(name) ? " *" : "";
+    const cell = element("td");
+    cell.append(element("code", name + must));
+    line.append(cell, element("td", kind(one), "mono"), element("td", one.description ?? ""));
+    table.append(line);
+  }
+  return table;
+}
+
+function route(path, operations) {
+  const operation = operations.post;
+  const box = element("details");
+  const head = element("summary");
+  head.append(element("span", operations.get ? "GET" : "POST", "method mono"), element("code", path), " ", element("span", operation.summary, "soft"));
+  const input = operation.requestBody.content["application/json"].schema;
+  const output = operation.responses["200"].content["application/json"].schema;
+  box.append(head, element("p", operation.description), element("h3", "Arguments"), fields(input), element("h3", "Result"), fields(output));
+  return box;
+}
+
+const description = await (await fetch("/api/openapi.json")).json();
+const nouns = new Map();
+for (const [path, operations] of Object.entries(description.paths)) {
+  const noun = operations.post.tags[0];
+  if (!nouns.has(noun)) nouns.set(noun, []);
+  nouns.get(noun).push(route(path, operations));
+}
+for (const [noun, routes] of nouns) {
+  const section = element("section");
+  section.append(element("h2", noun), ...routes);
+  document.getElementById("routes").append(section);
+}

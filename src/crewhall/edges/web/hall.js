@@ -1,0 +1,96 @@
+// The overview. It asks for what happened since its cursor, and fetches the tables again when something did.
+const EVERY_MS = 1500;
+const EVENTS_SHOWN = 60;
+const at = (id) => document.getElementById(id);
+
+async function ask(path, values = {}) {
+  const query = new URLSearchParams(values).toString();
+  const answer = await fetch(`/api/v1/${path}${query ? "?" + query : ""}`);
+  const body = await answer.json();
+  if (!answer.ok) throw new Error(body.message);
+  return body;
+}
+
+function element(name, text, className) {
+  const node = document.createElement(name);
+  if (text !== undefined) node.textContent = text;
+  if (className) node.className = className;
+  return node;
+}
+
+function row(cells) {
+  const line = element("tr");
+  for (const cell of cells) line.append(cell instanceof Node ? cell : element("td", cell ?? "–"));
+  return line;
+}
+
+function ago(ms) {
+  if (!ms) return "–";
+  const seconds = Math.max(0, Math.round((Date.now() - ms) / 1000));
+  if (seconds < 90) return `${seconds} s ago`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min ago`;
+  return new Date(ms).toLocaleString();
+}
+
+function fill(name, items, total, cells) {
+  at(name).replaceChildren(...items.map((item) => row(cells(item))));
+  at(`${name}-count`).textContent = items.length < total ? `${items.length} of ${total}` : total || "";
+  at(`${name}-empty`).hidden = total > 0;
+}
+
+function status(agent) {
+  const cell = element("td");
+  cell.append(element("span", agent.status, `state ${agent.status}`));
+  return cell;
+}
+
+async function showTables() {
+  const [agents, repositories] = await Promise.all([ask("agent/list", { limit: 100 }), ask("repository/list")]);
+  fill("agents", agents.agents, agents.total, (agent) => [
+    agent.name, status(agent), agent.runtime, agent.role, agent.current_task_id, ago(agent.last_heartbeat_at),
+  ]);
+  at("agents-how").hidden = agents.total > 0;
+  fill("repositories", repositories.repositories, repositories.total, (one) => [one.name, element("td", one.path, "mono")]);
+}
+
+function showEvent(event) {
+  const line = element("li");
+  const change = event.after_status && event.before_status !== event.after_status
+    ? ` ${event.before_status ?? "new"} → ${event.after_status}` : "";
+  line.append(
+    element("strong", event.what), element("span", change), element("br"),
+    element("span", `${new Date(event.at).toLocaleTimeString()} · ${event.actor} on `, "soft"),
+    element("span", event.subject, "mono soft"),
+  );
+  return line;
+}
+
+let cursor = null;
+
+async function showEvents() {
+  if (cursor === null) cursor = Math.max(0, (await ask("event/list", { limit: 1 })).newest - EVENTS_SHOWN);
+  const page = await ask("event/list", { after: cursor, limit: 200 });
+  cursor = page.cursor;
+  at("events").prepend(...page.events.map(showEvent).reverse());
+  while (at("events").children.length > EVENTS_SHOWN) at("events").lastChild.remove();
+  at("events-count").textContent = page.newest ? `${page.newest} so far` : "";
+  at("events-empty").hidden = page.newest > 0;
+  return page.events.length > 0;
+}
+
+async function look(first) {
+  try {
+    if (first) {
+      const hub = await ask("hub");
+      at("hub").textContent = `${hub.hall} on ${hub.database}, version ${hub.version}`;
+    }
+    if (document.visibilityState === "visible" && ((await showEvents()) || first)) await showTables();
+    at("trouble").textContent = "";
+    first = false;
+  } catch (error) {
+    at("trouble").textContent = `No answer from the hub: ${error.message}`;
+  }
+  setTimeout(look, EVERY_MS, first);
+}
+
+look(true);

@@ -1,0 +1,1 @@
+"""What we do not own: the kernel, processes, files, other programs."""

@@ -1,0 +1,71 @@
+"""A real PostgreSQL for the tests: a cluster of their own, a database for each test from a template."""
+
+import glob
+import itertools
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import psycopg
+import pytest
+
+_numbers = itertools.count(1)
+
+
+def missing(what: str) -> None:
+    """A skip where this machine cannot have it, a failure where it could."""
+    if os.environ.get("CREWHALL_TEST_NO_SKIPS"):
+        pytest.fail(f"{what} is not here, and this machine can install it: run make test")
+    pytest.skip(f"{what} is not here, and it cannot be installed on this machine")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Cluster:
+    """A PostgreSQL server in a directory. It skips fsync: the tests kill hubs, never this server or the machine."""
+
+    def __init__(self, directory: Path) -> None:
+        found = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb")) or [shutil.which("initdb") or ""]
+        if not found[-1]:
+            missing("PostgreSQL")
+        self._bin = Path(found[-1]).parent
+        self._directory = directory
+        self.port = free_port()
+        directory.mkdir(mode=0o755)
+        if os.getuid() == 0:
+            shutil.chown(directory, "postgres")
+            for parent in directory.parents[:-1]:
+                parent.chmod(parent.stat().st_mode | 0o011)  # initdb runs as another user, who must get here
+        self._run("initdb", "-D", f"{directory}/data", "-U", "hall", "--auth=trust", "-E", "UTF8", "--no-sync")
+        options = f"-c listen_addresses=127.0.0.1 -c port={self.port} -c unix_socket_directories={directory}"
+        options += " -c fsync=off -c max_connections=200"
+        self._run("pg_ctl", "-D", f"{directory}/data", "-w", "-l", f"{directory}/log", "-o", options, "start")
+
+    def _run(self, program: str, *words: str) -> None:
+        user = ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
+        command = [*user, str(self._bin / program), *words]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/", timeout=120)
+
+    def url(self, database: str) -> str:
+        return f"postgresql://hall@127.0.0.1:{self.port}/{database}"
+
+    def create(self, template: str = "template1") -> str:
+        """A new database; its URL."""
+        name = f"hall_{next(_numbers)}"
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return self.url(name)
+
+    def drop(self, url: str) -> None:
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
+
+    def stop(self) -> None:
+        self._run("pg_ctl", "-D", f"{self._directory}/data", "-m", "immediate", "-w", "stop")
