@@ -24,18 +24,18 @@ BOTH = ("sqlite", "postgres")
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    server = Cluster(tmp_path_factory.mktemp("pg") / "cluster")
+def cluster() -> Iterator[Cluster]:
+    server = Cluster()
     template = server.create()
     open_store(template, Queries([])).close()
-    server.template = template.rpartition("/")[2]  # type: ignore[attr-defined]
+    server.template = template.rpartition("/")[2]
     yield server
     server.stop()
 
 
 @pytest.fixture
 def postgres_url(cluster: Cluster) -> Iterator[str]:
-    url = cluster.create(cluster.template)  # type: ignore[attr-defined]
+    url = cluster.create()
     yield url
     cluster.drop(url)
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
 
 import psycopg
@@ -31,18 +32,18 @@ def free_port() -> int:
 class Cluster:
     """A PostgreSQL server in a directory. It skips fsync: the tests kill hubs, never this server or the machine."""
 
-    def __init__(self, directory: Path) -> None:
+    template = "template1"
+
+    def __init__(self) -> None:
         found = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb")) or [shutil.which("initdb") or ""]
         if not found[-1]:
             missing("PostgreSQL")
         self._bin = Path(found[-1]).parent
-        self._directory = directory
+        # Not below pytest's own directory, which only we may enter: as root, the server runs as another user.
+        directory = self._directory = Path(tempfile.mkdtemp(prefix="crewhall-pg-"))
         self.port = free_port()
-        directory.mkdir(mode=0o755)
         if os.getuid() == 0:
             shutil.chown(directory, "postgres")
-            for parent in directory.parents[:-1]:
-                parent.chmod(parent.stat().st_mode | 0o011)  # initdb runs as another user, who must get here
         self._run("initdb", "-D", f"{directory}/data", "-U", "hall", "--auth=trust", "-E", "UTF8", "--no-sync")
         options = f"-c listen_addresses=127.0.0.1 -c port={self.port} -c unix_socket_directories={directory}"
         options += " -c fsync=off -c max_connections=200"
@@ -56,11 +57,11 @@ class Cluster:
     def url(self, database: str) -> str:
         return f"postgresql://hall@127.0.0.1:{self.port}/{database}"
 
-    def create(self, template: str = "template1") -> str:
-        """A new database; its URL."""
+    def create(self) -> str:
+        """A new database, made from the template; its URL."""
         name = f"hall_{next(_numbers)}"
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {self.template}")
         return self.url(name)
 
     def drop(self, url: str) -> None:
@@ -69,3 +70,4 @@ class Cluster:
 
     def stop(self) -> None:
         self._run("pg_ctl", "-D", f"{self._directory}/data", "-m", "immediate", "-w", "stop")
+        shutil.rmtree(self._directory)

@@ -5,6 +5,7 @@ The one door: every call from every edge is `Hub.call(name, arguments, actor)`.
                                          every way out leaves a row in the call log
 """
 
+import itertools
 import logging
 import math
 import threading
@@ -36,11 +37,14 @@ class Stop:
     """Whether a call should end: its client cancelled it, or its time is over."""
 
     def __init__(self, seconds: float | None = None) -> None:
-        self._cancelled = threading.Event()
+        self._is_cancelled = False
+        self._woken: threading.Event | None = None  # made by the first who waits; most calls never do
         self._deadline = None if seconds is None else time.monotonic() + seconds
 
     def cancel(self) -> None:
-        self._cancelled.set()
+        self._is_cancelled = True
+        if self._woken is not None:
+            self._woken.set()
 
     @property
     def seconds_left(self) -> float | None:
@@ -48,13 +52,15 @@ class Stop:
 
     def wait(self, seconds: float) -> None:
         """Sleep, and be woken by the call's end. Raises what ended it."""
+        self._woken = self._woken or threading.Event()
         left = self.seconds_left
-        self._cancelled.wait(seconds if left is None else min(seconds, left))
+        if not self._is_cancelled:  # looked at after the event is in place: a cancel between the two sets it
+            self._woken.wait(seconds if left is None else min(seconds, left))
         self.check()
 
     def check(self) -> None:
         """Raise Cancelled or TimedOut when the call should end."""
-        if self._cancelled.is_set():
+        if self._is_cancelled:
             raise Cancelled(
                 "the client cancelled this call", hint="Nothing of it was kept. Call again if it is wanted."
             )
@@ -76,7 +82,7 @@ class Call:
     stop: Stop
     report: Progress | None
     now: int
-    id: str = field(default_factory=lambda: identity.new_id("cl"))
+    id: str
     started_at: float = field(default_factory=time.perf_counter)
     in_log: bool = False
 
@@ -133,6 +139,7 @@ class Hub:
         self.calls = CallLog(self.store)
         self.before_commit: Callable[[], None] = lambda: None
         self.id = identity.new_id("hu")
+        self._numbers = itertools.count(1)
         self._settle()
 
     def _settle(self) -> None:
@@ -166,7 +173,8 @@ class Hub:
     ) -> dict[str, Any]:
         """Do what the tool does and return its result as plain data. Raises Failure."""
         tool = self.registry.find(name)
-        call = Call(self, tool, actor, edge, stop or Stop(self.settings["tool.timeout"]), progress, self.clock())
+        stop = stop or Stop(self.settings["tool.timeout"])
+        call = Call(self, tool, actor, edge, stop, progress, self.clock(), f"{self.id}.{next(self._numbers)}")
         error: str | None = "INTERNAL"
         try:
             _allow(tool, actor)

@@ -24,10 +24,22 @@ def text(raw: Any) -> str:
 
 def number(raw: Any) -> int:
     """A whole number of zero or more."""
-    value = int(str(raw).strip())
-    if isinstance(raw, bool) or value < 0:
+    if not re.fullmatch(r"[0-9]{1,18}", str(raw).strip()):
         raise ValueError("it must be a whole number, zero or more")
-    return value
+    return int(str(raw).strip())
+
+
+def count(raw: Any) -> int:
+    """A whole number of one or more."""
+    if number(raw) == 0:
+        raise ValueError("it must be a whole number, one or more")
+    return number(raw)
+
+
+def port(raw: Any) -> int:
+    if number(raw) > 65_535:
+        raise ValueError("it must be a port, 0 to 65535")
+    return number(raw)
 
 
 def switch(raw: Any) -> bool:
@@ -89,9 +101,9 @@ SETTINGS = (
     Setting("home", "~/.crewhall", "The hall's directory: database, tokens, config.toml."),
     Setting("database.path", "", "SQLite file; empty is hall.db in home.", text, ("MCP_DATABASE_PATH",)),
     Setting("database.url", "", "postgresql://… to keep the hall in PostgreSQL, for many hubs on many nodes."),
-    Setting("database.pool", 8, "Connections a hub keeps to PostgreSQL at the most.", number),
+    Setting("database.pool", 8, "Connections a hub keeps to PostgreSQL at the most.", count),
     Setting("server.host", "127.0.0.1", "Address the hub binds."),
-    Setting("server.port", 3001, "Port of the hub; 0 takes any free one.", number, ("MCP_SERVER_PORT",)),
+    Setting("server.port", 3001, "Port of the hub; 0 takes any free one.", port, ("MCP_SERVER_PORT",)),
     Setting("server.hosts", (), "Further Host names that the hub answers to.", words),
     Setting("server.max_body_bytes", 4 * MIB, "Largest request on any edge.", number),
     Setting("server.shutdown_seconds", 10.0, "How long a stopping hub lets running calls finish.", seconds),
@@ -99,8 +111,8 @@ SETTINGS = (
     Setting("auth.browser_days", 30, "How long the dashboard's cookie is good.", number),
     Setting("log.level", "info", "debug, info, warning or error.", log_level, ("MCP_LOG_LEVEL",)),
     Setting("tool.timeout", 300.0, "Time limit of a call.", seconds, ("MCP_TOOL_TIMEOUT",)),
-    Setting("tool.threads", 16, "Calls that run at once in a hub; the others wait their turn.", number),
-    Setting("tool.long_threads", 8, "Long calls that run at once, beside the short ones.", number),
+    Setting("tool.threads", 16, "Calls that run at once in a hub; the others wait their turn.", count),
+    Setting("tool.long_threads", 8, "Long calls that run at once, beside the short ones.", count),
     Setting("tool.progress", 15.0, "A running call reports progress at least this often.", seconds),
     Setting("events.keep_days", 30, "Age at which events are pruned; 0 keeps them for ever.", number),
     Setting("calls.keep_days", 7, "Age at which the call log's rows are pruned; 0 keeps them for ever.", number),

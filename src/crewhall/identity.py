@@ -20,7 +20,11 @@ LINK_MS = 15 * 60_000
 
 def new_id(prefix: str) -> str:
     """A prefix and twelve random letters or digits."""
-    return f"{prefix}_" + "".join(secrets.choice(ID_LETTERS) for _ in range(12))
+    number, letters = secrets.randbelow(36**12), ""
+    for _ in range(12):
+        number, digit = divmod(number, 36)
+        letters += ID_LETTERS[digit]
+    return f"{prefix}_{letters}"
 
 
 @dataclass(frozen=True)
@@ -133,5 +137,5 @@ def read_operator_token(home: Path) -> str | None:
     """The operator token on this node, or None when there is none to be read."""
     try:
         return (home / "operator.token").read_text("utf-8").strip() or None
-    except OSError:
+    except (OSError, ValueError):
         return None

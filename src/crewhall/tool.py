@@ -51,7 +51,12 @@ class Result(BaseModel):
 
 @dataclass(frozen=True)
 class Tool:
-    """One declared tool. `changes` says whether it writes, `who` which kinds of actor may call it."""
+    """One declared tool.
+
+    `changes` says whether it writes, `who` which kinds of actor may call it. A `long` one runs under its own limit.
+    A `quick` one makes a few point reads in one transaction and nothing else: where the database is a local file, an
+    edge may run it without the way to a thread and back, which is a sixth of such a call.
+    """
 
     name: str
     family: str
@@ -63,10 +68,12 @@ class Tool:
     destructive: bool = False
     idempotent: bool = False
     long: bool = False
+    quick: bool = False
     arguments: type[BaseModel] = field(init=False, repr=False)
     acting: str | None = field(init=False)
 
     def __post_init__(self) -> None:
+        assert not (self.quick and (self.changes or self.long)), f"{self.name} cannot be quick"
         model, acting = _arguments(self.name, self.handler)
         object.__setattr__(self, "arguments", model)
         object.__setattr__(self, "acting", acting)

@@ -7,6 +7,7 @@ runs, the same call goes through the door in this process.
 
 import http.client
 import json
+import logging
 import os
 import sys
 import urllib.parse
@@ -37,6 +38,7 @@ CONNECT_SECONDS = 5
 
 
 def main() -> None:
+    logging.getLogger("psycopg").addHandler(logging.NullHandler())  # our own error says it, in one line
     sys.exit(run(sys.argv[1:]))
 
 
@@ -52,6 +54,10 @@ def run(words: list[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if "--debug" in flags:
+            raise
+        return tell(Unavailable(str(error), hint="Look at the path and its permissions, then try again.").body(), flags)
     except KeyboardInterrupt:
         return 130
 
@@ -77,10 +83,12 @@ def command(flags: dict[str, str], rest: list[str]) -> int:
     asks_help = "--help" in flags or "-h" in flags
     if "--version" in flags:
         return say(f"crewhall {__version__}")
+    if flags.get("--home") == "":
+        raise InvalidInput("--home needs a directory", hint="crewhall --help shows the commands.")
     if not rest:
         code = say(USAGE.rstrip())
         return code if asks_help else code + (2 if not flags else 0)
-    settings_flags = {"home": flags["--home"]} if flags.get("--home") else {}
+    settings_flags = {"home": flags["--home"]} if "--home" in flags else {}
     if rest[0] in OWN:
         if asks_help:
             return say(next(line for line in USAGE.splitlines() if line.startswith(f"  {rest[0]}")).strip())
@@ -160,14 +168,19 @@ class Hall:
 
 
 def running_hub(home: Path) -> str | None:
-    """The address of this node's hub, or None when none listens there."""
+    """The address of this node's hub, or None when none listens there.
+
+    The port of a hub that was killed may be a stranger's by now, and the token is not for strangers.
+    """
     try:
-        url = str(json.loads((home / "hub.json").read_text("utf-8"))["url"])
+        told = json.loads((home / "hub.json").read_text("utf-8"))
+        url = str(told["url"])
+        os.kill(int(told["pid"]), 0)
         place = urllib.parse.urlsplit(url)
         connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=CONNECT_SECONDS)
         connection.connect()
         connection.close()
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
     return url
 
@@ -175,7 +188,7 @@ def running_hub(home: Path) -> str | None:
 def _operator_token(home: Path) -> str | None:
     try:
         return (home / "operator.token").read_text("utf-8").strip()
-    except OSError:
+    except (OSError, ValueError):
         return None
 
 
@@ -219,9 +232,10 @@ def arguments_of(tool: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
                 raise InvalidInput(f"'{word}' has no place", hint=show.usage(tool).splitlines()[0])
             texts.setdefault(free.pop(0), []).append(word)
             continue
-        name, equals, value = word[2:].replace("-", "_", word.find("=") if "=" in word else -1).partition("=")
+        name, equals, value = word[2:].partition("=")
+        name = name.replace("-", "_")
         if not equals:
-            value = waiting.pop(0) if waiting and not _is_switch(schema, name, waiting[0]) else "true"
+            value = _value(schema, name, waiting)
         if name == "input":
             given |= _whole_input(value)
         else:
@@ -231,9 +245,16 @@ def arguments_of(tool: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
     return given | {name: typed(properties.get(name, {"type": "string"}), values) for name, values in texts.items()}
 
 
-def _is_switch(schema: Mapping[str, Any], name: str, following: str) -> bool:
-    is_boolean = schema["properties"].get(name, {}).get("type") == "boolean"
-    return following.startswith("--") or (is_boolean and following not in ("true", "false"))
+def _value(schema: Mapping[str, Any], name: str, waiting: list[str]) -> str:
+    """The word that follows `--name`. A switch needs none; neither does a name that the door will refuse."""
+    is_known = name == "input" or name in schema["properties"]
+    is_switch = schema["properties"].get(name, {}).get("type") == "boolean"
+    if waiting and not waiting[0].startswith("--") and (not is_switch or waiting[0] in ("true", "false")):
+        return waiting.pop(0)
+    if is_known and not is_switch:
+        flag = f"--{name.replace('_', '-')}"
+        raise InvalidInput(f"{flag} needs a value", hint=f"One that begins with -- is given as {flag}=VALUE.")
+    return "true"
 
 
 def _whole_input(text: str) -> dict[str, Any]:
@@ -261,7 +282,9 @@ def status_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: 
     hall = Hall(from_environment(settings_flags))
     facts: dict[str, Any]
     if hall.url is not None:
-        _, facts = hall._ask("GET", "/api/v1/hub")
+        status, facts = hall._ask("GET", "/api/v1/hub")
+        if status != 200:
+            return tell(facts, flags)
         facts = {"running": True, "url": hall.url} | facts
     else:
         from crewhall.edges.local import status_here  # noqa: PLC0415
@@ -283,20 +306,21 @@ def link_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: li
 
 
 def backup_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
+    target = Path(one_word(rest, "FILE"))
     from crewhall.edges.local import backup_here  # noqa: PLC0415
 
-    rows = backup_here(from_environment(settings_flags), Path(one_word(rest, "FILE")))
+    rows = backup_here(from_environment(settings_flags), target)
     return say(json.dumps({"file": rest[0], "rows": rows}) if "--json" in flags else f"{rows} rows are in {rest[0]}")
 
 
 def restore_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
-    from crewhall.edges.local import restore_here  # noqa: PLC0415
-
     replace = "--replace" in rest
     name = one_word([word for word in rest if word != "--replace"], "FILE")
     settings = from_environment(settings_flags)
     if running_hub(settings.home) is not None:
         raise Unavailable("a hub of this hall runs here", hint="Stop it first, then restore.")
+    from crewhall.edges.local import restore_here  # noqa: PLC0415
+
     rows = restore_here(settings, Path(name), replace)
     return say(json.dumps({"file": name, "rows": rows}) if "--json" in flags else f"{rows} rows are back from {name}")
 

@@ -76,6 +76,13 @@ def _database(settings: Settings) -> Finding:
             store.close()
     except Failure as failure:
         return _finding("wrong", "database", failure.message, failure.hint)
+    except sqlite3.DatabaseError as error:
+        return _damaged(where, str(error))
+
+
+def _damaged(where: str, damage: str) -> Finding:
+    way_out = "Move the file away, then put a backup in its place: crewhall restore FILE"
+    return _finding("wrong", "database", f"{where} is damaged: {damage}", way_out)
 
 
 def _applied(store: Store) -> int:
@@ -88,7 +95,7 @@ def _applied(store: Store) -> int:
 def _schema(where: str, tables: list[str], applied: int, damage: str | None, dialect: str) -> Finding:
     newest = max(step.number for step in steps(dialect))
     if damage:
-        return _finding("wrong", "database", f"{where} is damaged: {damage}", "Restore a backup: crewhall restore FILE")
+        return _damaged(where, damage)
     if applied > newest:
         return _finding("wrong", "database", f"{where} is at schema {applied}; this crewhall knows {newest}",
                         "Upgrade crewhall.")  # fmt: skip

@@ -8,12 +8,13 @@ what it had not committed is undone, and nothing runs on behind a client's back.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from crewhall.app import Hub, Stop
-from crewhall.errors import Failure, Internal, NotFound, Unavailable
+from crewhall.edges.threads import Threads
+from crewhall.errors import Failure, Internal, Unavailable
 from crewhall.identity import Actor, Credentials
 
 log = logging.getLogger(__name__)
@@ -49,59 +50,50 @@ class Door:
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
-        self._short = ThreadPoolExecutor(hub.settings["tool.threads"], "crewhall-call")
-        self._long = ThreadPoolExecutor(hub.settings["tool.long_threads"], "crewhall-long")
+        self._short = Threads(hub.settings["tool.threads"], "crewhall-call")
+        self._long = Threads(hub.settings["tool.long_threads"], "crewhall-long")
         self._running: set[Stop] = set()
         self._closing = False
 
     async def answer(
         self, name: str, arguments: Mapping[str, Any], actor: Actor, edge: str, report: Report | None = None
     ) -> Answer:
-        """The tool's answer; progress goes to `report` while it runs."""
+        """The tool's answer; progress goes to `report` while it runs. Raises NotFound for a tool there is not."""
         if self._closing:
             leaving = Unavailable("this hub is stopping", hint="Try again in a moment.")
             return Answer(leaving.body(name), leaving)
+        tool = self.hub.registry.find(name)
+        if tool.quick and self.hub.store.is_local:
+            return call(self.hub, name, arguments, actor, edge=edge)
         stop = Stop(self.hub.settings["tool.timeout"])
-        told = Told(asyncio.get_running_loop(), report) if report else None
+        told = Told(report, self.hub.settings["tool.progress"]) if report else None
+        job = (self._long if tool.long else self._short).start(
+            lambda: call(self.hub, name, arguments, actor, edge=edge, stop=stop, progress=told)
+        )
         self._running.add(stop)
         try:
-            future = asyncio.get_running_loop().run_in_executor(
-                self._threads(name),
-                lambda: call(self.hub, name, arguments, actor, edge=edge, stop=stop, progress=told),
-            )
-            return await self._wait(future, stop, told)
-        finally:
-            self._running.discard(stop)
-
-    def _threads(self, name: str) -> ThreadPoolExecutor:
-        try:
-            return self._long if self.hub.registry.find(name).long else self._short
-        except NotFound:
-            return self._short
-
-    async def _wait(self, future: "asyncio.Future[Answer]", stop: Stop, told: "Told | None") -> Answer:
-        every = self.hub.settings["tool.progress"]
-        try:
-            while True:
-                done, _ = await asyncio.wait((future,), timeout=every)
-                if done:
-                    return future.result()
-                if told is not None:
-                    await told.still_running(every)
+            answer = await job.result()
+            if told is not None:
+                await told.flush()
+            return answer
         except asyncio.CancelledError:
             stop.cancel()
-            await _settled(future)
+            await job.ended()
             raise
+        finally:
+            self._running.discard(stop)
+            if told is not None:
+                told.end()
 
     async def actor(self, credentials: Credentials) -> Actor:
         """The actor behind a request. Raises Unauthorized."""
-        if credentials.needs_no_look:
+        if credentials.needs_no_look or self.hub.store.is_local:
             return self.hub.identify(credentials)
         return await self.thread(lambda: self.hub.identify(credentials))
 
     async def thread(self, function: Callable[[], ResultT]) -> ResultT:
         """Run something short in a worker thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._short, function)
+        return await self._short.start(function).result()
 
     async def close(self, seconds: float) -> None:
         """Let running calls finish; what is not done after `seconds` is told to stop and waited for."""
@@ -112,36 +104,41 @@ class Door:
             await asyncio.sleep(0.02)
         for stop in list(self._running):
             stop.cancel()
-        await loop.run_in_executor(None, self._short.shutdown)
-        await loop.run_in_executor(None, self._long.shutdown)
-
-
-async def _settled(future: "asyncio.Future[Answer]") -> None:
-    """Wait for a thread to end, however often the waiting itself is cancelled."""
-    while not future.done():
-        try:
-            await asyncio.wait((future,))
-        except asyncio.CancelledError:
-            continue
+        await loop.run_in_executor(None, self._short.close)
+        await loop.run_in_executor(None, self._long.close)
 
 
 class Told:
-    """Progress on its way from a call's thread to its client."""
+    """Progress on its way from a call's thread to its client, and a sign of life when there is none."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, report: Report) -> None:
-        self._loop = loop
+    def __init__(self, report: Report, every: float) -> None:
+        self._loop = asyncio.get_running_loop()
         self._report = report
-        self._last = loop.time()
+        self._every = every
         self._done = 0.0
+        self._on_the_way: list[Future[None]] = []
+        self._beat = self._loop.call_later(every, self._still_running)
 
     def __call__(self, done: float, total: float | None, message: str | None) -> None:
-        asyncio.run_coroutine_threadsafe(self._send(done, total, message), self._loop)
+        """In the call's thread: pass it on."""
+        self._on_the_way = [sending for sending in self._on_the_way if not sending.done()]
+        self._on_the_way.append(asyncio.run_coroutine_threadsafe(self._send(done, total, message), self._loop))
 
-    async def still_running(self, every: float) -> None:
-        """A sign of life from a call that said nothing for a while: clients drop a silent one."""
-        if self._loop.time() - self._last >= every * 0.9:
-            await self._send(self._done + 1e-3, None, "still running")
+    def _still_running(self) -> None:
+        """Clients drop a call that is silent for long."""
+        self._beat = self._loop.call_later(self._every, self._still_running)
+        self._sign = self._loop.create_task(self._send(self._done + 1e-3, None, "still running"))
 
     async def _send(self, done: float, total: float | None, message: str | None) -> None:
-        self._last, self._done = self._loop.time(), max(done, self._done)
+        self._done = max(done, self._done)
+        self._beat.cancel()
         await self._report(done, total, message)
+        self._beat = self._loop.call_later(self._every, self._still_running)
+
+    async def flush(self) -> None:
+        """Let what the call reported last arrive before its result."""
+        for sending in self._on_the_way:
+            await asyncio.wrap_future(sending)
+
+    def end(self) -> None:
+        self._beat.cancel()

@@ -4,22 +4,24 @@ What every HTTP request passes before anything reads it: its size, its Host and 
     body over the limit ─▶ 413    unknown Host ─▶ 421    foreign Origin ─▶ 403    no or wrong token ─▶ 401
 """
 
+import logging
 import os
 from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import Any
 
 from starlette.datastructures import Headers
-from starlette.requests import cookie_parser
+from starlette.requests import ClientDisconnect, cookie_parser
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from crewhall.config import Settings
-from crewhall.errors import Failure, Forbidden, TooLarge
+from crewhall.errors import Failure, Forbidden, InvalidInput, TooLarge
 from crewhall.identity import Credentials
 from crewhall.outside.peers import Address, peer_uid
 
+log = logging.getLogger(__name__)
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 COOKIE = "crewhall"
 BROWSER_HEADERS = ("origin", "sec-fetch-site", "sec-fetch-mode")
@@ -29,6 +31,12 @@ class UnknownHost(Forbidden):
     """The Host header names a place that this hub does not serve: DNS rebinding looks like this."""
 
     status = 421
+
+
+class WrongMethod(InvalidInput):
+    """The path is there, and not for this HTTP method."""
+
+    status = 405
 
 
 class Peer:
@@ -56,13 +64,13 @@ def _address(raw: Any) -> Address | None:
 
 
 def credentials(scope: Scope, settings: Settings) -> Credentials:
-    """What this request says about its sender."""
+    """What this request says about its sender. An empty token is a wrong one, never none."""
     headers = Headers(scope=scope)
-    scheme, _, token = headers.get("authorization", "").partition(" ")
-    if scheme:
+    if "authorization" in headers:
+        scheme, _, token = headers["authorization"].partition(" ")
         return Credentials(token=token.strip() if scheme.lower() == "bearer" else "")
     cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE)
-    if cookie:
+    if cookie is not None:
         return Credentials(cookie=cookie)
     peer: Peer | None = scope.get("state", {}).get("peer")
     is_browser = any(name in headers for name in BROWSER_HEADERS)
@@ -72,8 +80,9 @@ def credentials(scope: Scope, settings: Settings) -> Credentials:
 
 def refuse_foreign(headers: Headers, settings: Settings) -> None:
     """Raise Forbidden for a Host that we do not answer to, or an Origin that is not our own page."""
-    host = headers.get("host", "")
-    if _name(host) not in (*LOOPBACK_NAMES, *settings["server.hosts"]):
+    given = headers.getlist("host")
+    host = given[0] if len(given) == 1 else ""  # two of them name no place
+    if _name(host) not in known_hosts(settings):
         raise UnknownHost(
             f"this hub does not answer to the host '{host[:100]}'",
             hint="Use 127.0.0.1 or localhost, or add the name to server.hosts (CREWHALL_SERVER_HOSTS).",
@@ -84,6 +93,12 @@ def refuse_foreign(headers: Headers, settings: Settings) -> None:
             f"requests from the page at '{origin[:100]}' are refused",
             hint="Only the hub's own pages may call it from a browser.",
         )
+
+
+def known_hosts(settings: Settings) -> tuple[str, ...]:
+    """The names that this hub answers to: the machine's own, the address it binds, what the settings add."""
+    bound = settings["server.host"]
+    return (*LOOPBACK_NAMES, f"[{bound}]" if ":" in bound else bound, *settings["server.hosts"])
 
 
 def _name(host: str) -> str:
@@ -110,6 +125,8 @@ class Guard:
             await self.app(scope, self._counting(receive), send)
         except Failure as failure:
             await refusal(failure)(scope, receive, send)
+        except ClientDisconnect:
+            log.debug("a client went away before its request was whole")
 
     def _refuse_large(self, length: str) -> None:
         if length.isdigit() and int(length) > self.settings["server.max_body_bytes"]:

@@ -7,6 +7,7 @@ import sys
 import time
 
 _TOKEN = re.compile(r"ch_(operator|agent|browser|link)_[\w-]+")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
@@ -16,7 +17,9 @@ class Line(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
         extra = [f"{key}={_value(value)}" for key, value in vars(record).items() if key not in _STANDARD]
-        line = " ".join([at, record.levelname.lower(), record.name, record.getMessage(), *extra])
+        # A message that quotes a request must not look like two lines, nor steer a terminal.
+        message = _CONTROL.sub(lambda found: repr(found[0])[1:-1], record.getMessage())
+        line = " ".join([at, record.levelname.lower(), record.name, message, *extra])
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return _TOKEN.sub(r"ch_\1_…", line)

@@ -28,7 +28,7 @@ from starlette.types import Receive, Scope, Send
 
 from crewhall import __version__
 from crewhall.edges.door import Door
-from crewhall.edges.guard import credentials
+from crewhall.edges.guard import WrongMethod, credentials, refusal
 from crewhall.errors import InvalidInput, NotFound
 from crewhall.identity import Actor
 from crewhall.tool import PROFILES, Registry, Tool
@@ -73,10 +73,12 @@ class McpEdge:
                 "tools/list": CacheHint(ttl_ms=300_000, scope="private"),
                 "server/discover": CacheHint(ttl_ms=300_000, scope="private"),
             },
-            get_tool_input_schema=self._input_schema,
+            # No tool asks for Mcp-Param headers; without this the SDK would look for them at every call.
+            get_tool_input_schema=lambda name: None,
             on_list_tools=self._list,
             on_call_tool=self._call,
         )
+        server.middleware.clear()  # the SDK's OpenTelemetry spans, a twentieth of a call, go nowhere here
         # The guard in front of every route checks Host, Origin and size; the SDK's own checks would say it twice.
         self.manager = StreamableHTTPSessionManager(
             server, stateless=True, max_request_body_size=max(1, door.hub.settings["server.max_body_bytes"])
@@ -86,13 +88,11 @@ class McpEdge:
         settings = self.door.hub.settings
         actor = await self.door.actor(credentials(scope, settings))
         scope["crewhall"] = caller(self.registry, actor, scope)
+        if scope["method"] != "POST":
+            # The SDK would hold a 2025-era GET open for ever, saying nothing, and a stopping hub would wait for it.
+            await _only_post(scope, receive, send)
+            return
         await self.manager.handle_request(scope, receive, send)
-
-    def _input_schema(self, name: str) -> dict[str, Any] | None:
-        try:
-            return self.registry.find(name).input_schema
-        except NotFound:
-            return None
 
     async def _list(self, ctx: ServerRequestContext[Any], _: PaginatedRequestParams | None) -> ListToolsResult:
         who = _caller_of(ctx)
@@ -111,7 +111,13 @@ class McpEdge:
             "content": [{"type": "text", "text": json.dumps(answer.body, ensure_ascii=False)}],
             "structuredContent": answer.body,
             "isError": answer.failure is not None,
+            "resultType": "complete",
         }
+
+
+_only_post = refusal(
+    WrongMethod("MCP is spoken by POST here; there are no sessions to open or end", hint="Send each message by POST.")
+)
 
 
 def caller(registry: Registry, actor: Actor, scope: Scope) -> Caller:

@@ -79,5 +79,6 @@ def make_link(tx: Tx, url: str, now: int) -> str:
 
 
 def url_of(settings: Settings, port: int) -> str:
-    host = settings["server.host"]
+    """Where this machine reaches the hub; one that binds every address is reached by loopback."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings["server.host"], settings["server.host"])  # noqa: S104
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"

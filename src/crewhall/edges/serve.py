@@ -27,11 +27,11 @@ from crewhall import __version__
 from crewhall.app import CHORE_SECONDS, Hub
 from crewhall.config import Settings
 from crewhall.edges.door import Door
-from crewhall.edges.guard import Connection, Guard, credentials, refusal
+from crewhall.edges.guard import Connection, Guard, WrongMethod, credentials, refusal
 from crewhall.edges.mcp import McpEdge
 from crewhall.edges.pages import Pages, make_link, url_of
 from crewhall.edges.rest import PREFIX, RestEdge
-from crewhall.errors import Failure, InvalidInput, NotFound, Unavailable
+from crewhall.errors import Failure, NotFound, Unavailable
 from crewhall.identity import operator_token
 from crewhall.tool import Registry
 
@@ -72,7 +72,7 @@ def web_app(hub: Hub) -> Starlette:
 
 async def _http_error(_: Request, error: HTTPException) -> Response:
     if error.status_code == 405:
-        return refusal(InvalidInput("this method is not for this path", hint="/api/openapi.json lists the routes."))
+        return refusal(WrongMethod("this method is not for this path", hint="/api/openapi.json lists the routes."))
     return refusal(NotFound("there is nothing at this path", hint="/api/openapi.json lists the routes."))
 
 

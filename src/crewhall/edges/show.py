@@ -52,8 +52,8 @@ def _text(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if name == "at" or (name.endswith("_at") and isinstance(value, int)):
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value / 1000))
-    if isinstance(value, list) and not _is_rows(value):
-        return ", ".join(str(item) for item in value) or "-"
+    if isinstance(value, list) and not (value and _is_rows(value)):
+        value = ", ".join(str(item) for item in value) or "-"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 

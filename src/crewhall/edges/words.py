@@ -30,7 +30,7 @@ def _items(schema: dict[str, Any], texts: list[str]) -> Any:
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -15,8 +15,8 @@ TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 
 
 def peer_uid(client: Address, server: Address) -> int | None:
-    """The user whose process made this connection, or None when the kernel does not say."""
-    if not ipaddress.ip_address(client[0]).is_loopback:
+    """The user whose process holds the client's end of this connection, or None when the kernel does not say."""
+    if not _ip(client).is_loopback:
         return None
     wanted = {(_written(client, v6), _written(server, v6)) for v6 in (False, True)}
     for table in TABLES:
@@ -24,16 +24,23 @@ def peer_uid(client: Address, server: Address) -> int | None:
             with open(table, encoding="ascii") as rows:
                 for row in rows:
                     fields = row.split()
-                    if (fields[1], fields[2]) in wanted:
+                    # A closed end stays in the table for a while, with no inode, and as root's whoever closed it.
+                    if (fields[1], fields[2]) in wanted and fields[9] != "0":
                         return int(fields[7])
         except OSError:
             continue
     return None
 
 
+def _ip(address: Address) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The address; an IPv4 one that a socket for both kinds shows as ::ffff:… is itself."""
+    ip = ipaddress.ip_address(address[0])
+    return (ip.ipv4_mapped or ip) if isinstance(ip, ipaddress.IPv6Address) else ip
+
+
 def _written(address: Address, v6: bool) -> str:
     """An address as the table writes it: 32-bit words of network bytes, each read in the machine's own order."""
-    ip = ipaddress.ip_address(address[0])
+    ip = _ip(address)
     if v6:
         packed = ip.packed if ip.version == 6 else socket.inet_pton(socket.AF_INET6, f"::ffff:{ip}")
     elif ip.version == 4:

@@ -26,6 +26,7 @@ CLOCK_SECONDS = 60
 
 class PostgresStore(Store):
     poll_seconds = 2.0
+    is_local = False
 
     def __init__(self, url: str, queries: Queries, pool: int = 8) -> None:
         super().__init__(POSTGRES, queries)

@@ -53,6 +53,7 @@ class Batch:
 
 class SqliteStore(Store):
     poll_seconds = 0.05
+    is_local = True
 
     def __init__(self, path: Path, queries: Queries) -> None:
         super().__init__(SQLITE, queries)
@@ -120,7 +121,7 @@ class SqliteStore(Store):
             self._writer.execute("RELEASE block")
         except BaseException as error:
             failure = error
-            self._undo(batch)
+            self._undo(batch, error)
         finally:
             self._mine.writing = False
             self._part(batch)
@@ -154,13 +155,13 @@ class SqliteStore(Store):
         self._batch = Batch()
         return self._batch
 
-    def _undo(self, batch: Batch) -> None:
+    def _undo(self, batch: Batch, reason: BaseException) -> None:
         """Take back one block; where SQLite already took back everything, the whole batch has failed."""
         try:
             self._writer.execute("ROLLBACK TO block")
             self._writer.execute("RELEASE block")
-        except sqlite3.Error as error:
-            batch.failure = error
+        except sqlite3.Error:
+            batch.failure = reason
 
     def _part(self, batch: Batch) -> None:
         """Hand the open batch to the next in turn, or commit it for all its members."""

@@ -120,6 +120,7 @@ class Store(ABC):
     """One hall's database."""
 
     poll_seconds: float
+    is_local: bool  # a read never waits for a network or a writer
 
     def __init__(self, dialect: Dialect, queries: Queries) -> None:
         own = Queries([text_of("crewhall.store", "queries.sql"), text_of("crewhall.store", f"{dialect.name}.sql")])

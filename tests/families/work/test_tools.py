@@ -138,7 +138,7 @@ def test_the_hall_refuses_agents_past_its_limit(make_hub: Callable[..., Hub]) ->
     hub = make_hub(agent__max=2)
     first = hub.call("agent_register", {"name": "a", "runtime": "codex"}, OPERATOR)["id"]
     hub.call("agent_register", {"name": "b", "runtime": "codex"}, OPERATOR)
-    with pytest.raises(LimitExceeded, match="agent.max is 2"):
+    with pytest.raises(LimitExceeded, match=r"agent\.max is 2"):
         hub.call("agent_register", {"name": "c", "runtime": "codex"}, OPERATOR)
     hub.call("agent_unregister", {"id": first}, OPERATOR)
     hub.call("agent_register", {"name": "c", "runtime": "codex"}, OPERATOR)

@@ -1,13 +1,16 @@
 // The overview. It asks for what happened since its cursor, and fetches the tables again when something did.
 const EVERY_MS = 1500;
 const EVENTS_SHOWN = 60;
+const TABLES_EVERY = 8; // looks; a heartbeat that changes no status is no event
 const at = (id) => document.getElementById(id);
 
 async function ask(path, values = {}) {
   const query = new URLSearchParams(values).toString();
-  const answer = await fetch(`/api/v1/${path}${query ? "?" + query : ""}`);
+  const answer = await fetch(`/api/v1/${path}${query ? "?" + query : ""}`).catch((error) => {
+    throw new Error(`No answer from the hub: ${error.message}`);
+  });
   const body = await answer.json();
-  if (!answer.ok) throw new Error(body.message);
+  if (!answer.ok) throw Object.assign(new Error(`${body.message}. ${body.hint}`), { body });
   return body;
 }
 
@@ -44,12 +47,22 @@ function status(agent) {
   return cell;
 }
 
+const names = new Map();
+
+function nameSubjects() {
+  for (const node of at("events").querySelectorAll("[data-id]")) {
+    node.textContent = names.get(node.dataset.id) ?? node.dataset.id;
+  }
+}
+
 async function showTables() {
   const [agents, repositories] = await Promise.all([ask("agent/list", { limit: 100 }), ask("repository/list")]);
   fill("agents", agents.agents, agents.total, (agent) => [
     agent.name, status(agent), agent.runtime, agent.role, agent.current_task_id, ago(agent.last_heartbeat_at),
   ]);
   at("agents-how").hidden = agents.total > 0;
+  for (const one of [...agents.agents, ...repositories.repositories]) names.set(one.id, one.name);
+  nameSubjects();
   fill("repositories", repositories.repositories, repositories.total, (one) => [one.name, element("td", one.path, "mono")]);
 }
 
@@ -62,14 +75,25 @@ function showEvent(event) {
     element("span", `${new Date(event.at).toLocaleTimeString()} · ${event.actor} on `, "soft"),
     element("span", event.subject, "mono soft"),
   );
+  line.lastChild.dataset.id = line.lastChild.title = event.subject;
   return line;
 }
 
 let cursor = null;
+let looks = 0;
+
+async function newEvents() {
+  if (cursor === null) cursor = Math.max(0, (await ask("event/list", { limit: 1 })).newest - EVENTS_SHOWN);
+  try {
+    return await ask("event/list", { after: cursor, limit: 200 });
+  } catch (error) {
+    if (error.body?.code !== "CURSOR_EXPIRED") throw error;
+    return ask("event/list", { after: error.body.oldest_cursor, limit: 200 });
+  }
+}
 
 async function showEvents() {
-  if (cursor === null) cursor = Math.max(0, (await ask("event/list", { limit: 1 })).newest - EVENTS_SHOWN);
-  const page = await ask("event/list", { after: cursor, limit: 200 });
+  const page = await newEvents();
   cursor = page.cursor;
   at("events").prepend(...page.events.map(showEvent).reverse());
   while (at("events").children.length > EVENTS_SHOWN) at("events").lastChild.remove();
@@ -84,11 +108,11 @@ async function look(first) {
       const hub = await ask("hub");
       at("hub").textContent = `${hub.hall} on ${hub.database}, version ${hub.version}`;
     }
-    if (document.visibilityState === "visible" && ((await showEvents()) || first)) await showTables();
+    if (document.visibilityState === "visible" && ((await showEvents()) || first || ++looks % TABLES_EVERY === 0)) await showTables();
     at("trouble").textContent = "";
     first = false;
   } catch (error) {
-    at("trouble").textContent = `No answer from the hub: ${error.message}`;
+    at("trouble").textContent = error.message;
   }
   setTimeout(look, EVERY_MS, first);
 }

@@ -6,10 +6,10 @@ The words of family work, and the shapes its tools return.
     event              one fact of the log; its number is a cursor
 """
 
-import json
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
+from pydantic_core import from_json
 
 from crewhall.store.transaction import Row
 from crewhall.tool import Acting, Result
@@ -56,8 +56,8 @@ class Agent(Result):
 
     @classmethod
     def from_row(cls, row: Row) -> "Agent":
-        cargo = {"capabilities": json.loads(row["capabilities"]), "metadata": json.loads(row["metadata"])}
-        return cls.model_construct(**{**row, **cargo})
+        cargo = {"capabilities": from_json(row["capabilities"]), "metadata": from_json(row["metadata"])}
+        return cls(**{**row, **cargo})
 
 
 class Registered(Result):
@@ -102,7 +102,7 @@ class Repository(Result):
 
     @classmethod
     def from_row(cls, row: Row) -> "Repository":
-        return cls.model_construct(**row)
+        return cls(**row)
 
 
 class RepositoryId(Result):
@@ -128,7 +128,7 @@ class Event(Result):
 
     @classmethod
     def from_row(cls, row: Row) -> "Event":
-        return cls.model_construct(**{**row, "data": json.loads(row["data"]) if row["data"] else None})
+        return cls(**{**row, "data": from_json(row["data"]) if row["data"] else None})
 
 
 class Events(Result):

@@ -125,14 +125,14 @@ def agent_update(
     return Done(success=True)
 
 
-@work.tool("agent_get", profiles=EVERYONE)
+@work.tool("agent_get", quick=True, profiles=EVERYONE)
 def agent_get(call: Call, id: AgentId) -> Agent:
     """An agent's details."""
     with call.begin() as tx:
         return Agent.from_row(_found(tx, id))
 
 
-@work.tool("agent_list", profiles=EVERYONE)
+@work.tool("agent_list", quick=True, profiles=EVERYONE)
 def agent_list(
     call: Call,
     status: list[AgentStatus] | None = None,

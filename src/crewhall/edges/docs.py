@@ -1,0 +1,154 @@
+"""
+The generated pages: tools, settings, errors, and a snapshot of every tool. `make docs` writes them.
+
+They are made from the declarations; a test fails when a page differs from what would be written now.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from crewhall.config import SETTINGS, Setting
+from crewhall.edges.rest import PREFIX, described
+from crewhall.errors import Failure, every_failure
+from crewhall.families.all import registry
+from crewhall.tool import PROFILES, Registry, Tool
+
+MADE = "<!-- Made by `make docs` from the declarations in the code; edit those. -->\n"
+
+
+def pages(tools: Registry) -> dict[str, str]:
+    """Every generated file, by its path from the project's root."""
+    made = {
+        "docs/tools.md": tools_page(tools),
+        "docs/settings.md": settings_page(),
+        "docs/errors.md": errors_page(),
+    }
+    for tool in tools.tools:
+        made[f"tests/snapshots/{tool.name}.json"] = json.dumps(described(tool), indent=2, ensure_ascii=False) + "\n"
+    return made
+
+
+def tools_page(tools: Registry) -> str:
+    parts = [MADE, "# Tools\n", _PROLOGUE, _profiles(tools)]
+    for family in tools.families:
+        parts.append(f"## Family `{family.name}`\n\n{family.about}\n")
+        parts += [_tool(tool) for tool in family.tools]
+    return "\n".join(parts)
+
+
+_PROLOGUE = f"""\
+Every tool is there over MCP under its name, over REST at `{PREFIX}/<noun>/<verb>`, and as `crewhall <noun> <verb>`.
+The result is the same on each; a refusal is one of the bodies in [errors](errors.md).
+Arguments marked `*` are required. An unknown argument is refused.
+"""
+
+
+def _profiles(tools: Registry) -> str:
+    rows = [f"| `{name}` | {len(tools.visible(('operator', 'agent'), (), name))} |" for name in PROFILES]
+    return _PROFILES + "\n".join(rows) + "\n"
+
+
+_PROFILES = """\
+A client sees the tools of its profile; it may call whatever its actor may.
+
+| profile | tools |
+|---|--:|
+"""
+
+
+def _tool(tool: Tool) -> str:
+    noun, verb = tool.command
+    method = "POST" if tool.changes else "GET or POST"
+    who = "" if "agent" in tool.who else f" For: {', '.join(tool.who)}."
+    ways = f"`{method} {PREFIX}/{noun}/{verb}` · `crewhall {noun} {verb}`"
+    head = f"### `{tool.name}`\n\n{tool.description}{who}\n\n{ways}\n"
+    given = _fields(tool.input_schema, starred=True)
+    back = _fields(tool.output_schema, starred=False)
+    return "\n".join([head, _table("argument", given) if given else "It takes no arguments.\n", _table("result", back)])
+
+
+def _table(title: str, rows: list[tuple[str, str, str]]) -> str:
+    lines = [
+        f"| {title} | type | |",
+        "|---|---|---|",
+        *(f"| `{name}` | {kind} | {note} |" for name, kind, note in rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _fields(schema: dict[str, Any], *, starred: bool) -> list[tuple[str, str, str]]:
+    required = schema.get("required", [])
+    rows = []
+    for name, one in schema["properties"].items():
+        default = f"Default `{json.dumps(one['default'])}`." if "default" in one else ""
+        note = " ".join(part for part in (one.get("description", ""), default) if part)
+        rows.append((f"{name}{'*' if starred and name in required else ''}", kind(one), note))
+    return rows
+
+
+def kind(schema: dict[str, Any]) -> str:
+    """A schema's type in a few words."""
+    if "anyOf" in schema:
+        return " or ".join(kind(option) for option in schema["anyOf"])
+    if "enum" in schema:
+        return ", ".join(f"`{word}`" for word in schema["enum"])
+    if schema.get("type") == "array":
+        return f"list of {kind(schema.get('items', {}))}"
+    return str(schema.get("type", "any"))
+
+
+def settings_page() -> str:
+    rows = [f"| `{s.key}` | {_variables(s)} | `{_default(s)}` | {s.help} |" for s in SETTINGS]
+    head = "| key | variables | default | what it does |\n|---|---|---|---|\n"
+    return f"{MADE}\n# Settings\n\n{_SOURCES}\n{head}" + "\n".join(rows) + "\n"
+
+
+_SOURCES = """\
+A value comes from, first found first: a flag of the command line, the `CREWHALL_…` variable, the seed's variable,
+`config.toml` in the hall's directory (`[server]` then `port = 3001`), the default.
+Times are `90`, `90s`, `1500ms`, `2m` or `1h`; a bare number from 10,000 up is milliseconds.
+"""
+
+
+def _variables(setting: Setting) -> str:
+    return ", ".join(f"`{name}`" for name in setting.variables)
+
+
+def _default(setting: Setting) -> str:
+    return f"{setting.default:g}s" if isinstance(setting.default, float) else json.dumps(setting.default)
+
+
+def errors_page() -> str:
+    rows = [_failure(cls) for cls in every_failure() if cls.__module__ == "crewhall.errors"]
+    head = "| code | HTTP | exit code | recoverable | what happened |\n|---|--:|--:|---|---|\n"
+    return f"{MADE}\n# Errors\n\n{_BODY}\n{head}" + "\n".join(rows) + "\n"
+
+
+def _failure(cls: type[Failure]) -> str:
+    again = "yes" if cls.recoverable else "no"
+    return f"| `{cls.code}` | {cls.status} | {cls.exit_code} | {again} | {(cls.__doc__ or '').strip()} |"
+
+
+_BODY = """\
+One flat body on every edge. Over MCP it is a tool result with `isError: true`; over REST it comes with the HTTP
+status; the command line prints the message and the hint, or with `--json` the body, and ends with the exit code.
+
+```json
+{"error": "NOT_FOUND", "code": "NOT_FOUND", "message": "there is no agent 'ag_1'",
+ "hint": "agent_list shows the agents; agent_register makes one.", "recoverable": true, "tool_name": "agent_get"}
+```
+
+`recoverable` says whether doing what the hint says can make the same call succeed. Bad input never changes state.
+"""
+
+
+def main() -> None:
+    for path, text in pages(registry()).items():
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    main()

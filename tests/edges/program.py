@@ -1,0 +1,106 @@
+"""crewhall as a program: run to its end, or up as a hub, in a hall of its own."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.edges.ways import CREWHALL
+from tests.edges.wire import http
+
+# What a process needs of ours to run at all; nothing of our own settings.
+PASSED_ON = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH", "LANG") if name in os.environ}
+
+
+@dataclass
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Up:
+    """A hub in a process of its own."""
+
+    process: "subprocess.Popen[str]"
+    greeting: str
+    log: Path
+
+    @property
+    def url(self) -> str:
+        found = re.search(r"up at (\S+)", self.greeting)
+        assert found, self.greeting
+        return found[1]
+
+    @property
+    def link(self) -> str:
+        found = re.search(r"dashboard\s+(\S+)", self.greeting)
+        assert found, self.greeting
+        return found[1]
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Send the signal and wait; the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(30)
+
+
+@dataclass
+class Program:
+    home: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def _environment(self, more: dict[str, str]) -> dict[str, str]:
+        return PASSED_ON | {"CREWHALL_HOME": str(self.home)} | self.environment | more
+
+    def run(self, *words: str, text: str | None = None, **environment: str) -> Done:
+        done = subprocess.run(
+            [CREWHALL, *words],
+            check=False,
+            input=text,
+            env=self._environment(environment),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    @contextmanager
+    def up(self, *words: str, **environment: str) -> Iterator[Up]:
+        """A hub that is ready; it is ended with the block if it still runs."""
+        self.home.parent.mkdir(parents=True, exist_ok=True)
+        log = self.home.parent / f"hub-{time.monotonic_ns()}.log"
+        with log.open("w") as errors:
+            process = subprocess.Popen(
+                [CREWHALL, "up", *(words or ("--port", "0"))],
+                env=self._environment(environment),
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        try:
+            assert process.stdout is not None
+            greeting = ""
+            for line in process.stdout:
+                greeting += line
+                if line.startswith("Stop it"):
+                    break
+            assert "Stop it" in greeting, log.read_text()
+            yield Up(process, greeting, log)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(30)
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+def ask(up: Up, path: str, **body: Any) -> Any:
+    """A tool's body from a hub, asked by POST."""
+    return http.post(f"{up.url}/api/v1/{path}", json=body).json()

@@ -1,0 +1,201 @@
+"""The commands about the hall itself: up and down, status, link, backup, restore, doctor."""
+
+import http.client
+import json
+import signal
+import socket
+import threading
+import urllib.parse
+from pathlib import Path
+from typing import Any
+
+import pysqlite3.dbapi2 as sqlite3
+import pytest
+
+from crewhall.edges.cli import running_hub
+from tests.conftest import eventually
+from tests.edges.program import Program, Up, ask
+from tests.edges.test_cli import assert_error, body
+from tests.edges.wire import http as client
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path / "home")
+
+
+def port_of(up: Up) -> int:
+    port = urllib.parse.urlsplit(up.url).port
+    assert port is not None
+    return port
+
+
+def test_up_prints_a_link_that_works_once(program: Program) -> None:
+    with program.up() as up:
+        told = json.loads((program.home / "hub.json").read_text())
+        assert (told["url"], told["pid"]) == (up.url, up.process.pid)
+        assert f"{up.url}/mcp" in up.greeting and str(program.home) in up.greeting
+        answers = [client.get(up.link).status_code for _ in range(2)]
+        assert answers == [303, 401]
+        another = program.run("link").out.strip()
+        assert another.startswith(f"{up.url}/?key=") and another != up.link
+        assert client.get(another).status_code == 303
+
+
+def test_a_second_hub_on_the_port_says_that_it_is_taken(program: Program, tmp_path: Path) -> None:
+    with program.up() as up:
+        port = str(port_of(up))
+        assert_error(program.run("up", "--port", port), 7, f"cannot listen on 127.0.0.1:{port}: Address already in use")
+        assert_error(Program(tmp_path / "other").run("up", MCP_SERVER_PORT=port), 7, "cannot listen on")
+        assert running_hub(program.home) == up.url
+        assert up.end() == 0
+
+
+class Running:
+    """A call that a hub is at: it waits for the database, which we hold."""
+
+    def __init__(self, up: Up, home: Path) -> None:
+        self._database = sqlite3.connect(home / "hall.db", isolation_level=None, check_same_thread=False)
+        self._database.execute("BEGIN IMMEDIATE")
+        content = b'{"name": "ada", "runtime": "codex"}'
+        self._connection = socket.create_connection(("127.0.0.1", port_of(up)), 20)
+        head = "POST /api/v1/agent/register HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        head += f"Expect: 100-continue\r\nContent-Length: {len(content)}\r\n\r\n"
+        self._connection.sendall(head.encode())
+        assert self._connection.recv(1000).startswith(b"HTTP/1.1 100")  # the hub has it in hand
+        self._connection.sendall(content)
+
+    def let_go(self) -> None:
+        self._database.rollback()
+        self._database.close()
+
+    def answer(self) -> dict[str, Any]:
+        response = http.client.HTTPResponse(self._connection)
+        response.begin()
+        found: dict[str, Any] = json.loads(response.read())
+        self._connection.close()
+        return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_running_calls_finish_and_leaves_nothing_behind(program: Program, number: int) -> None:
+    with program.up() as up:
+        running = Running(up, program.home)
+        up.process.send_signal(number)
+        eventually(lambda: running_hub(program.home) is None)
+        assert up.process.poll() is None
+        running.let_go()
+        assert running.answer()["name"] == "ada"
+        assert up.process.wait(30) == 0
+    assert not (program.home / "hub.json").exists()
+    assert "hub is down" in up.log.read_text() and "Traceback" not in up.log.read_text()
+    assert body(program.run("--json", "agent", "list"))["total"] == 1
+
+
+def test_a_killed_hub_is_not_asked_even_when_a_stranger_has_its_port(program: Program) -> None:
+    with program.up() as up:
+        port = port_of(up)
+        up.process.kill()
+        up.process.wait(30)
+    assert (program.home / "hub.json").exists()
+    came: list[bytes] = []
+    with socket.create_server(("127.0.0.1", port)) as stranger:
+
+        def listen() -> None:
+            connection, _ = stranger.accept()
+            with connection:
+                came.append(connection.recv(10_000))
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        status = body(program.run("--json", "status"))
+        with socket.create_connection(("127.0.0.1", port)) as ours:
+            ours.sendall(b"ours")
+        thread.join(20)
+    assert (status["running"], came) == (False, [b"ours"])
+
+
+@pytest.mark.parametrize("text", ["", "[]", "7", "{}", '{"url": "http://127.0.0.1:1", "pid": "x"}', "\udcff"])
+def test_a_damaged_hub_json_is_no_hub(tmp_path: Path, text: str) -> None:
+    (tmp_path / "hub.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert running_hub(tmp_path) is None
+
+
+def test_status_tells_of_the_hall_with_and_without_a_hub(program: Program) -> None:
+    alone = body(program.run("--json", "status"))
+    assert alone["running"] is False and alone["database"] == "sqlite" and alone["home"] == str(program.home)
+    with program.up("--host", "0.0.0.0", "--port=0") as up:
+        assert up.url.startswith("http://127.0.0.1:")
+        served = body(program.run("--json", "status"))
+        assert (served["running"], served["url"], served["hall"]) == (True, up.url, alone["hall"])
+        assert served["pid"] == up.process.pid
+        assert f"url               {up.url}" in program.run("status").out
+    assert_error(program.run("link"), 7, "no hub of this hall runs here")
+
+
+def test_a_backup_of_a_running_hall_is_restored_into_another(program: Program, tmp_path: Path) -> None:
+    file = tmp_path / "hall.backup"
+    with program.up() as up:
+        agent = ask(up, "agent/register", name="ada", runtime="codex")["id"]
+        assert body(program.run("--json", "backup", str(file)))["rows"] > 0
+        assert_error(program.run("backup", str(file)), 5, "exists")
+        assert_error(program.run("restore", str(file), "--replace"), 7, "a hub of this hall runs here")
+    other = Program(tmp_path / "other" / "home")
+    assert "rows are back" in other.run("restore", str(file)).out
+    assert body(other.run("--json", "agent", "get", agent))["name"] == "ada"
+    assert_error(other.run("restore", str(file)), 5, "holds 1 events already")
+    assert other.run("restore", str(file), "--replace").code == 0
+    assert_error(other.run("restore", str(tmp_path / "nowhere")), 3, "there is no file")
+
+
+def found(program: Program, what: str) -> tuple[int, str, str]:
+    """The doctor's exit code, and the state and text of one finding."""
+    done = program.run("--json", "doctor")
+    row = next(row for row in body(done)["findings"] if row["what"] == what)
+    assert row["hint"] or row["state"] == "ok"
+    return done.code, row["state"], row["finding"]
+
+
+def test_the_doctor_finds_nothing_wrong_with_a_hall_that_is_not_there_or_is_well(program: Program) -> None:
+    assert found(program, "hall")[:2] == (0, "note")
+    assert not program.home.exists()
+    with program.up() as up:
+        assert found(program, "hub") == (0, "ok", f"runs at {up.url}")
+        assert found(program, "token")[:2] == (0, "ok")
+        code, state, text = found(program, "database")
+        assert (code, state) == (0, "ok") and "schema" in text
+
+
+def test_the_doctor_finds_open_permissions(program: Program) -> None:
+    with program.up():
+        pass
+    (program.home / "operator.token").chmod(0o644)
+    assert found(program, "token")[:2] == (1, "wrong")
+    program.home.chmod(0o755)
+    code, state, text = found(program, "hall")
+    assert (code, state) == (1, "wrong") and "755" in text
+    assert "chmod 700" in program.run("doctor").out
+
+
+@pytest.mark.parametrize("damage", ["no database at all", "pages", "schema"])
+def test_the_doctor_finds_a_damaged_database(program: Program, damage: str) -> None:
+    program.run("agent", "register", "ada", "codex")
+    path = program.home / "hall.db"
+    content = bytearray(path.read_bytes())
+    if damage == "pages":
+        content[4096 : 4096 * 8] = b"\xaa" * 4096 * 7
+    elif damage == "schema":
+        content[100:4096] = b"\xaa" * 3996
+    path.write_bytes(bytes(content) if damage != "no database at all" else b"garbage " * 1000)
+    code, state, text = found(program, "database")
+    assert (code, state) == (1, "wrong") and str(path) in text
+
+
+def test_the_doctor_and_the_tools_know_a_hall_that_is_newer(program: Program) -> None:
+    program.run("status")
+    with sqlite3.connect(program.home / "hall.db") as database:
+        database.execute("INSERT INTO migration VALUES (999, 'later', 0)")
+    database.close()
+    code, state, text = found(program, "database")
+    assert (code, state) == (1, "wrong") and "is at schema 999" in text
+    assert_error(program.run("agent", "list"), 7, "this hall's database is at schema 999")

@@ -1,0 +1,170 @@
+"""Who is let in: Host, Origin, tokens, cookies and the user of the process at the other end."""
+
+import os
+from collections.abc import Callable
+
+import httpx2
+import pytest
+
+from tests.conftest import Agent, Live
+from tests.edges.wire import ERAS, JSON, ask_as, assert_alive, http, mcp_headers, mcp_params, raw_get, refused
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+
+HUB = "/api/v1/hub"
+PLACES = (HUB, "/api/v1/agent/list", "/mcp", "/mcp/work", "/", "/api/docs", "/web/hall.js", "/api/openapi.json")
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example:{port}", "[::2]", ""])
+def test_a_foreign_host_is_misdirected_on_every_path(live: Live, host: str) -> None:
+    for path in PLACES:
+        answer = http.get(live.url + path, headers={"Host": host.format(port=live.port)})
+        assert "server.hosts" in refused(live, answer, 421, "FORBIDDEN")["hint"]
+
+
+def test_no_host_and_two_hosts_are_misdirected(live: Live) -> None:
+    refused(live, raw_get(live), 421, "FORBIDDEN")
+    refused(live, raw_get(live, f"Host: 127.0.0.1:{live.port}", "Host: evil.example"), 421, "FORBIDDEN")
+
+
+def test_the_machines_own_names_are_answered(live: Live) -> None:
+    for host in (f"127.0.0.1:{live.port}", f"localhost:{live.port}", "LOCALHOST", f"[::1]:{live.port}", "127.0.0.1"):
+        assert http.get(live.url + HUB, headers={"Host": host}).status_code == 200, host
+
+
+def test_a_name_from_the_settings_is_answered(serve: Callable[..., Live]) -> None:
+    live = serve(server__hosts="hall.lan, other")
+    assert http.get(live.url + HUB, headers={"Host": "hall.lan:80"}).status_code == 200
+    refused(live, http.get(live.url + HUB, headers={"Host": "hall.lan.evil"}), 421, "FORBIDDEN")
+
+
+def test_a_hub_answers_to_the_address_that_it_binds(serve: Callable[..., Live]) -> None:
+    live = serve(server__host="127.0.0.2")
+    assert live.url.startswith("http://127.0.0.2:")
+    assert http.get(live.url + HUB).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", "http://127.0.0.1:1", "http://localhost:{port}", ""]
+)
+def test_a_foreign_origin_is_refused_on_every_path(live: Live, origin: str) -> None:
+    headers = {"Origin": origin.format(port=live.port), "Authorization": f"Bearer {live.token}"}
+    for path in PLACES:
+        refused(live, http.get(live.url + path, headers=headers), 403, "FORBIDDEN")
+        refused(live, http.post(live.url + path, headers=headers | JSON, content="{}"), 403, "FORBIDDEN")
+
+
+def test_the_hubs_own_origin_passes_with_a_token_and_is_a_browser_without(live: Live) -> None:
+    own = {"Origin": live.url}
+    assert http.get(live.url + HUB, headers=own | {"Authorization": f"Bearer {live.token}"}).status_code == 200
+    refused(live, http.get(live.url + HUB, headers=own), 401, "FORBIDDEN")
+
+
+def test_no_answer_allows_another_origin_to_read_it(live: Live) -> None:
+    for origin in ("https://evil.example", "null", live.url):
+        headers = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        for method in ("OPTIONS", "GET", "POST"):
+            answer = http.request(method, live.url + "/api/v1/agent/list", headers=headers)
+            assert answer.status_code >= 400
+            assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+AUTHORIZATIONS = ["Bearer ch_operator_wrong", "Bearer", "", "Basic b3A6b3A=", "{token}", "Token {token}"]
+
+
+@pytest.mark.parametrize("given", AUTHORIZATIONS)
+def test_what_is_no_good_bearer_token_is_unauthorized(live: Live, given: str) -> None:
+    for path in (HUB, "/api/v1/agent/list", "/api/v1/tools"):
+        answer = http.get(live.url + path, headers={"Authorization": given.format(token=live.token)})
+        refused(live, answer, 401, "FORBIDDEN")
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+@pytest.mark.parametrize("version", ERAS)
+def test_a_wrong_token_is_unauthorized_over_mcp(live: Live, version: str) -> None:
+    headers = mcp_headers(version) | {"Authorization": "Bearer wrong"}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": mcp_params(version, name="agent_list")}
+    answer = http.post(f"{live.url}/mcp", json=message, headers=headers)
+    refused(live, answer, 401, "FORBIDDEN")
+    assert "www-authenticate" in answer.headers
+
+
+def test_the_scheme_is_read_in_any_case(live: Live) -> None:
+    for scheme in ("bearer", "BEARER", "Bearer "):
+        assert http.get(live.url + HUB, headers={"Authorization": f"{scheme} {live.token}"}).status_code == 200
+
+
+def test_a_revoked_token_is_unauthorized_at_once(live: Live) -> None:
+    ada = Agent(live.hub)
+    headers = {"Authorization": f"Bearer {ada.token}"}
+    assert http.get(live.url + HUB, headers=headers).status_code == 200
+    http.post(f"{live.url}/api/v1/agent/revoke", json={"agent_id": ada.id})
+    refused(live, http.get(live.url + HUB, headers=headers), 401, "FORBIDDEN")
+
+
+def test_a_token_in_the_query_is_not_a_token(live: Live) -> None:
+    browser = {"Sec-Fetch-Site": "none"}
+    for name in ("token", "access_token", "key", "authorization"):
+        answer = http.get(live.url + HUB, params={name: live.token}, headers=browser)
+        refused(live, answer, 401, "FORBIDDEN")
+
+
+def test_a_cookie_that_is_made_up_is_unauthorized(live: Live) -> None:
+    for value in ("made-up", "", "ch_browser_x"):
+        refused(live, http.get(live.url + HUB, headers={"Cookie": f"crewhall={value}"}), 401, "FORBIDDEN")
+
+
+def test_tokens_and_cookies_do_not_stand_in_for_each_other(live: Live) -> None:
+    link = live.link_key()
+    for token in (live.token, Agent(live.hub).token, link):
+        refused(live, http.get(live.url + HUB, headers={"Cookie": f"crewhall={token}"}), 401, "FORBIDDEN")
+    refused(live, http.get(live.url + HUB, headers={"Authorization": f"Bearer {link}"}), 401, "FORBIDDEN")
+
+
+def test_other_cookies_are_nobodys_business(live: Live) -> None:
+    assert http.get(live.url + HUB, headers={"Cookie": "session=abc; theme=dark"}).status_code == 200
+
+
+def test_a_browser_of_the_same_user_needs_a_token(live: Live) -> None:
+    for name in ("Sec-Fetch-Site", "Sec-Fetch-Mode"):
+        refused(live, http.get(live.url + HUB, headers={name: "same-origin"}), 401, "FORBIDDEN")
+
+
+def test_a_process_of_the_hubs_user_is_the_operator(live: Live) -> None:
+    made = http.post(f"{live.url}/api/v1/agent/token", json={"name": "ada"})
+    assert made.status_code == 200 and made.json()["token"].startswith("ch_agent_")
+
+
+def test_a_setting_makes_every_process_bring_a_token(serve: Callable[..., Live]) -> None:
+    live = serve(auth__local_without_token=False)
+    answer = http.get(live.url + HUB)
+    assert (answer.status_code, answer.json()["code"]) == (401, "FORBIDDEN")
+    assert http.get(live.url + HUB, headers={"Authorization": f"Bearer {live.token}"}).status_code == 200
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can run a process as another user")
+def test_another_users_process_needs_a_token(live: Live) -> None:
+    ada = Agent(live.hub)
+    assert ask_as("nobody", live.url + HUB) == '401 Bearer realm="crewhall"'
+    assert (
+        ask_as("nobody", live.url + HUB, **{"X-Forwarded-For": "127.0.0.1", "Forwarded": "for=127.0.0.1"})[:3] == "401"
+    )
+    assert ask_as("nobody", live.url + HUB, Authorization=f"Bearer {ada.token}") == "200"
+    assert ask_as("nobody", live.url + HUB, Authorization="Bearer wrong")[:3] == "401"
+    assert_alive(live)
+
+
+def test_a_token_counts_before_being_local(live: Live) -> None:
+    ada = Agent(live.hub)
+    answer = http.post(
+        f"{live.url}/api/v1/agent/token", json={"name": "eve"}, headers={"Authorization": f"Bearer {ada.token}"}
+    )
+    assert "is for operator, and you are worker" in refused(live, answer, 403, "FORBIDDEN")["message"]
+
+
+def test_each_request_on_a_connection_says_anew_who_it_is(live: Live) -> None:
+    with httpx2.Client(base_url=live.url) as client:
+        assert client.get(HUB, headers={"Authorization": f"Bearer {live.token}"}).status_code == 200
+        assert client.get(HUB, headers={"Authorization": "Bearer wrong"}).status_code == 401
+        assert client.get(HUB).status_code == 200
+        assert client.get(HUB, headers={"Sec-Fetch-Site": "none"}).status_code == 401

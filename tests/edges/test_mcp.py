@@ -1,0 +1,260 @@
+"""The MCP edge as a client meets it: lists, annotations, progress, cancellation, profiles."""
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import anyio
+import httpx2
+import jsonschema_rs
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from crewhall.edges.mcp import INSTRUCTIONS
+from crewhall.identity import OPERATOR
+from tests.conftest import Agent, Live, eventually
+from tests.edges.lab import Lab
+from tests.edges.ways import ACCEPT, META, MODERN, mcp
+
+ERAS = (MODERN, "2025-11-25", "2025-06-18")
+Serve = Callable[..., Live]
+sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+
+
+def names(live: Live, version: str = MODERN, **headers: str) -> list[str]:
+    return [tool["name"] for tool in mcp(live, version, "tools/list", {}, **headers)["result"]["tools"]]
+
+
+@sqlite
+def test_both_eras_discover_the_hall_and_its_instructions(live: Live) -> None:
+    found = mcp(live, MODERN, "server/discover", {})["result"]
+    assert MODERN in found["supportedVersions"] and found["instructions"] == INSTRUCTIONS
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    begun = mcp(live, "2025-06-18", "initialize", client)["result"]
+    assert begun["protocolVersion"] == "2025-06-18" and begun["instructions"] == INSTRUCTIONS
+    assert len(INSTRUCTIONS) <= 2000
+
+
+@sqlite
+@pytest.mark.parametrize("era", ERAS)
+def test_the_list_has_a_fixed_order_schemas_and_annotations(live: Live, era: str) -> None:
+    first = mcp(live, era, "tools/list", {})["result"]
+    assert first["tools"] == mcp(live, era, "tools/list", {})["result"]["tools"]
+    by_name = {tool["name"]: tool for tool in first["tools"]}
+    for tool in first["tools"]:
+        jsonschema_rs.meta.validate(tool["inputSchema"] | {"$schema": "https://json-schema.org/draft/2020-12/schema"})
+        assert tool["inputSchema"]["additionalProperties"] is False
+        assert tool["outputSchema"]["type"] == "object"
+        assert "title" not in json.dumps(tool["inputSchema"]) + json.dumps(tool["outputSchema"])
+    assert by_name["agent_get"]["annotations"]["readOnlyHint"] is True
+    assert by_name["agent_register"]["annotations"]["readOnlyHint"] is False
+    if era == MODERN:
+        assert first["ttlMs"] > 0 and first["cacheScope"] == "private"
+
+
+@sqlite
+def test_results_fit_their_output_schemas(live: Live) -> None:
+    agent = live.hub.call("agent_register", {"name": "a", "runtime": "codex"}, OPERATOR)["id"]
+    calls: dict[str, dict[str, Any]] = {
+        "agent_get": {"id": agent},
+        "agent_list": {},
+        "agent_heartbeat": {"agent_id": agent},
+        "repository_register": {"path": "/r"},
+        "repository_get": {"path": "/r"},
+        "repository_list": {},
+        "event_list": {},
+        "agent_token_create": {"agent_id": agent},
+        "agent_token_revoke": {"agent_id": agent},
+        "agent_update": {"id": agent},
+        "agent_unregister": {"id": agent},
+        "agent_register": {"name": "b", "runtime": "custom"},
+    }
+    assert set(calls) == {tool.name for tool in live.hub.registry.tools}
+    for tool in live.hub.registry.tools:
+        result = mcp(live, MODERN, "tools/call", {"name": tool.name, "arguments": calls[tool.name]})["result"]
+        jsonschema_rs.validate(tool.output_schema, result["structuredContent"])
+    nothing = mcp(live, MODERN, "tools/call", {"name": "repository_get", "arguments": {"path": "/x"}})["result"]
+    jsonschema_rs.validate(live.hub.registry.find("repository_get").output_schema, nothing["structuredContent"])
+
+
+@sqlite
+def test_what_a_caller_sees_depends_on_who_it_is_and_what_it_asked_for(live: Live) -> None:
+    worker, boss = Agent(live.hub, "w"), Agent(live.hub, "c", role="coordinator")
+    as_worker, as_boss = f"Bearer {worker.token}", f"Bearer {boss.token}"
+    assert "agent_token_create" in names(live, **{"X-Crewhall-Profile": "all"})
+    assert "agent_token_create" not in names(live, Authorization=as_worker, **{"X-Crewhall-Profile": "all"})
+    assert "event_list" in names(live, Authorization=as_boss)
+    assert "event_list" not in names(live, Authorization=as_worker)
+    assert len(names(live, Authorization=as_worker)) <= 15 and len(names(live)) <= 25
+    reading = names(live, **{"X-Crewhall-Profile": "readonly"})
+    assert reading and not any(live.hub.registry.find(name).changes for name in reading)
+
+
+@sqlite
+def test_a_profile_shortens_the_list_and_not_what_may_be_called(live: Live) -> None:
+    worker = Agent(live.hub)
+    bearer = f"Bearer {worker.token}"
+    called = mcp(live, MODERN, "tools/call", {"name": "event_list", "arguments": {}}, Authorization=bearer)
+    assert called["result"]["isError"] is False
+    change = {"name": "repository_register", "arguments": {"path": "/r"}}
+    refused = mcp(live, MODERN, "tools/call", change, **{"X-Crewhall-Profile": "readonly"})["result"]
+    assert refused["structuredContent"]["code"] == "FORBIDDEN"
+
+
+@sqlite
+def test_a_family_is_picked_by_path_or_header_and_a_wrong_one_is_named(live: Live) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
+    headers = ACCEPT | {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/list"}
+    picked = httpx2.post(f"{live.url}/mcp/work", json=body, headers=headers)
+    assert [tool["name"] for tool in picked.json()["result"]["tools"]] == names(live)
+    wrong = httpx2.post(f"{live.url}/mcp/works", json=body, headers=headers)
+    assert wrong.status_code == 400 and "there is no family 'works'" in wrong.json()["message"]
+    wrong = httpx2.post(f"{live.url}/mcp", json=body, headers=headers | {"X-Crewhall-Profile": "boss"})
+    assert wrong.status_code == 400 and "there is no profile 'boss'" in wrong.json()["message"]
+
+
+@sqlite
+@pytest.mark.parametrize("era", ERAS)
+def test_an_unknown_tool_is_a_protocol_error_that_names_the_nearest(live: Live, era: str) -> None:
+    answer = mcp(live, era, "tools/call", {"name": "agent_lists", "arguments": {}})
+    assert answer["error"]["code"] == -32602
+    assert "Did you mean 'agent_list'?" in answer["error"]["message"]
+
+
+@sqlite
+@pytest.mark.parametrize("era", ERAS)
+def test_a_refusal_carries_its_fields_and_a_bug_carries_none(serve: Serve, era: str) -> None:
+    live = serve(tools=Lab().registry)
+    refused = mcp(live, era, "tools/call", {"name": "lab_refuse", "arguments": {}})["result"]
+    assert refused["isError"] is True
+    assert refused["structuredContent"]["instance_id"] == "work-1-a1"
+    assert refused["structuredContent"]["suggestions"] == ["wait"]
+    broken = mcp(live, era, "tools/call", {"name": "lab_break", "arguments": {}})["result"]["structuredContent"]
+    assert broken["code"] == "INTERNAL" and "secret detail" not in json.dumps(broken)
+
+
+@sqlite
+@pytest.mark.parametrize("era", ERAS)
+def test_progress_reaches_the_client_in_order(serve: Serve, era: str) -> None:
+    live = serve(tools=Lab().registry)
+    params: dict[str, Any] = {"name": "lab_count", "arguments": {}, "_meta": {"progressToken": "p"}}
+    assert [one["message"] for one in progress(live, era, params)] == ["step 1", "step 2", "step 3"]
+
+
+def progress(live: Live, era: str, params: dict[str, Any]) -> list[dict[str, Any]]:
+    """The progress notifications of a call, read from its stream."""
+    if era == MODERN:
+        params = params | {"_meta": META | params["_meta"]}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    headers = ACCEPT | {"MCP-Protocol-Version": era}
+    if era == MODERN:
+        headers |= {"Mcp-Method": "tools/call", "Mcp-Name": params["name"]}
+    answer = httpx2.post(f"{live.url}/mcp", json=message, headers=headers, timeout=30)
+    events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
+    assert events[-1]["result"]["isError"] is False
+    return [event["params"] for event in events if event.get("method") == "notifications/progress"]
+
+
+@sqlite
+@pytest.mark.parametrize("era", ERAS)
+def test_a_silent_call_still_shows_signs_of_life(serve: Serve, era: str) -> None:
+    lab = Lab()
+    live = serve(tools=lab.registry, tool__progress="50ms")
+    threading.Timer(0.4, lab.proceed.set).start()
+    params: dict[str, Any] = {"name": "lab_quiet", "arguments": {}, "_meta": {"progressToken": 7}}
+    beats = progress(live, era, params)
+    assert len(beats) >= 2 and all(beat["message"] == "still running" for beat in beats)
+    assert [beat["progress"] for beat in beats] == sorted({beat["progress"] for beat in beats})
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_client_that_goes_away_stops_its_call_and_undoes_it(serve: Serve, era: str) -> None:
+    lab = Lab()
+    live = serve(tools=lab.registry)
+    meta = {"_meta": META} if era == MODERN else {}
+    params = {"name": "lab_wait", "arguments": {}} | meta
+    message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    headers = ACCEPT | {"MCP-Protocol-Version": era, "Content-Type": "application/json"}
+    if era == MODERN:
+        headers |= {"Mcp-Method": "tools/call", "Mcp-Name": "lab_wait"}
+
+    async def leave() -> None:
+        async with httpx2.AsyncClient() as client, anyio.create_task_group() as group:
+            group.start_soon(lambda: client.post(f"{live.url}/mcp", content=message, headers=headers, timeout=60))
+            assert await anyio.to_thread.run_sync(lab.started.wait, 10)
+            group.cancel_scope.cancel()
+
+    anyio.run(leave)
+    eventually(lambda: lab.ended == ["Cancelled"])
+    with live.hub.store.read() as tx:
+        assert tx.one("repository_get", path="/lab") is None
+        assert tx.value("event_newest") == 0
+    logged = eventually(lambda: calls(live))
+    assert [(row["tool"], row["error"]) for row in logged] == [("lab_wait", "CANCELLED")]
+
+
+def calls(live: Live) -> list[dict[str, Any]]:
+    with live.hub.store.read() as tx:
+        return tx.all("call_log_newest", limit=100)
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_a_call_past_its_time_is_undone_and_says_so(serve: Serve, era: str) -> None:
+    live = serve(tools=Lab().registry, tool__timeout="200ms")
+    body = mcp(live, era, "tools/call", {"name": "lab_wait", "arguments": {}})["result"]["structuredContent"]
+    assert body["code"] == "TIMED_OUT"
+    with live.hub.store.read() as tx:
+        assert tx.value("event_newest") == 0
+
+
+def test_a_stopping_hub_finishes_what_runs(serve: Serve) -> None:
+    lab = Lab()
+    live = serve(tools=lab.registry)
+    answers: list[dict[str, Any]] = []
+    ask = lambda: answers.append(mcp(live, MODERN, "tools/call", {"name": "lab_wait", "arguments": {}}))  # noqa: E731
+    client = threading.Thread(target=ask)
+    client.start()
+    assert lab.started.wait(10)
+    stopping = threading.Thread(target=live.stop)
+    stopping.start()
+    eventually(lambda: refuses(live))
+    lab.proceed.set()
+    client.join(10)
+    stopping.join(20)
+    assert answers[0]["result"]["structuredContent"] == {"success": True}
+    with live.hub.store.read() as tx:
+        assert tx.one("repository_get", path="/lab") is not None
+
+
+def refuses(live: Live) -> bool:
+    try:
+        httpx2.get(f"{live.url}/api/openapi.json")
+    except httpx2.ConnectError:
+        return True
+    return False
+
+
+@sqlite
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_the_official_client_connects_and_calls(live: Live, mode: str) -> None:
+    async def use() -> None:
+        headers = {"Authorization": f"Bearer {Agent(live.hub).token}"}
+        async with httpx2.AsyncClient(headers=headers) as http:
+            transport = streamable_http_client(f"{live.url}/mcp", http_client=http)
+            async with Client(transport, mode=mode) as client:
+                tools = await client.list_tools()
+                assert "agent_heartbeat" in [tool.name for tool in tools.tools]
+                result = await client.call_tool("agent_heartbeat", {})
+                assert result.structured_content == {"success": True, "next_heartbeat_ms": 30_000}
+
+    anyio.run(use)
+
+
+@sqlite
+def test_a_large_answer_arrives_whole(serve: Serve) -> None:
+    live = serve(tools=Lab().registry)
+    for era in ERAS:
+        result = mcp(live, era, "tools/call", {"name": "lab_big", "arguments": {"size": 3_000_000}})["result"]
+        assert len(result["structuredContent"]["text"]) == 3_000_000

@@ -1,0 +1,278 @@
+"""The pages in a real browser: signing in, what is shown, and what can never run."""
+
+import re
+import urllib.parse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, sync_playwright
+
+from crewhall.identity import OPERATOR
+from tests.conftest import Clock, Live
+from tests.edges.wire import http
+from tests.postgres import missing
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+
+CHROMIUM = Path("/usr/bin/chromium")
+DAY = 86_400
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if not CHROMIUM.exists():
+        missing("Chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=str(CHROMIUM), args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """A browser of its own at a hub, which notes what the page does."""
+
+    def __init__(self, context: BrowserContext, live: Live) -> None:
+        self.context = context
+        self.live = live
+        self.page: Page = context.new_page()
+        self.page.set_default_timeout(15_000)
+        self.errors: list[str] = []
+        self.hosts: set[str] = set()
+        self.page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("dialog", self._dialog)
+        context.on("request", lambda request: self.hosts.add(urllib.parse.urlsplit(request.url).netloc))
+
+    def _dialog(self, dialog: Dialog) -> None:
+        self.errors.append(f"dialog {dialog.message}")
+        dialog.dismiss()
+
+    def sign_in(self) -> Page:
+        self.page.goto(f"{self.live.url}/?key={self.live.link_key()}")
+        expect(self.page.locator("#hub")).to_contain_text("sqlite")
+        return self.page
+
+    def assert_clean(self) -> None:
+        assert self.errors == []
+        assert self.hosts == {urllib.parse.urlsplit(self.live.url).netloc}
+
+
+@pytest.fixture
+def visit(browser: Browser) -> Iterator[Callable[..., Visit]]:
+    contexts: list[BrowserContext] = []
+
+    def start(live: Live, **options: Any) -> Visit:
+        contexts.append(browser.new_context(**options))
+        return Visit(contexts[-1], live)
+
+    yield start
+    for context in contexts:
+        context.close()
+
+
+Start = Callable[..., Visit]
+
+
+def call(live: Live, tool: str, **arguments: Any) -> dict[str, Any]:
+    return live.hub.call(tool, arguments, OPERATOR)
+
+
+def test_the_link_signs_a_browser_in_and_works_once(live: Live, visit: Start) -> None:
+    link = f"{live.url}/?key={live.link_key()}"
+    first, second = visit(live), visit(live)
+    answer = first.page.goto(link)
+    assert answer is not None and answer.status == 200
+    assert first.page.url == f"{live.url}/", "the key is not left in the address"
+    expect(first.page.get_by_role("heading", name="Agents")).to_be_visible()
+    again = second.page.goto(link)
+    assert again is not None and again.status == 401
+    expect(second.page.get_by_text("This hall does not know your browser yet")).to_be_visible()
+    first.page.reload()
+    expect(first.page.get_by_role("heading", name="Agents")).to_be_visible()
+    first.assert_clean()
+
+
+def test_without_the_link_there_is_a_welcome_and_no_rest(live: Live, visit: Start) -> None:
+    stranger = visit(live)
+    answer = stranger.page.goto(live.url)
+    assert answer is not None and answer.status == 401
+    expect(stranger.page.get_by_text("crewhall link")).to_be_visible()
+    statuses = stranger.page.evaluate(
+        """async () => Promise.all(["/api/v1/agent/list", "/api/v1/hub", "/api/v1/tools", "/mcp"].map(
+            async (path) => (await fetch(path)).status))"""
+    )
+    assert statuses == [401, 401, 401, 401]
+
+
+def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(live: Live, visit: Start) -> None:
+    signed = visit(live)
+    page = signed.sign_in()
+    (cookie,) = signed.context.cookies()
+    assert cookie["name"] == "crewhall" and cookie["value"].startswith("ch_browser_")
+    assert cookie["httpOnly"] and cookie["sameSite"] == "Strict" and cookie["path"] == "/"
+    assert page.evaluate("document.cookie") == ""
+
+
+def test_an_expired_cookie_is_refused_and_the_open_page_says_so(
+    serve: Callable[..., Live], clock: Clock, visit: Start
+) -> None:
+    live = serve(clock=clock)
+    page = visit(live).sign_in()
+    clock.advance(30 * DAY)
+    expect(page.get_by_role("status")).to_contain_text("crewhall link")
+    answer = page.goto(live.url)
+    assert answer is not None and answer.status == 401
+
+
+def test_an_empty_hall_says_how_it_fills(live: Live, visit: Start) -> None:
+    at = visit(live)
+    page = at.sign_in()
+    for text in ("No agent is in the hall", "crewhall agent register", "Nothing has happened yet", "None is known yet"):
+        expect(page.get_by_text(text)).to_be_visible()
+    expect(page.get_by_role("table")).to_have_count(0)
+    at.assert_clean()
+
+
+def test_the_open_page_shows_what_happens(live: Live, visit: Start) -> None:
+    at = visit(live)
+    page = at.sign_in()
+    expect(page.get_by_text("No agent is in the hall")).to_be_visible()
+    page.evaluate("window.same = true")
+    agent = call(live, "agent_register", name="ada", runtime="codex")["id"]
+    expect(page.get_by_role("row", name="ada")).to_contain_text("online")
+    expect(page.get_by_text("No agent is in the hall")).to_be_hidden()
+    call(live, "agent_heartbeat", agent_id=agent, status="busy", current_task_id="tk_1")
+    expect(page.get_by_role("row", name="ada")).to_contain_text("busy")
+    expect(page.get_by_role("row", name="ada")).to_contain_text("tk_1")
+    call(live, "repository_register", path="/srv/app")
+    expect(page.get_by_role("row", name="/srv/app")).to_be_visible()
+    expect(page.locator("#events li strong")).to_have_text(
+        ["repository.registered", "agent.updated", "agent.registered"]
+    )
+    expect(page.locator("#events li").nth(1)).to_contain_text("online → busy")
+    expect(page.locator("#events li").nth(1)).to_contain_text("operator on ada")
+    assert page.evaluate("window.same"), "the page was not loaded again"
+    at.assert_clean()
+
+
+def test_events_that_were_pruned_do_not_stop_the_page(serve: Callable[..., Live], clock: Clock, visit: Start) -> None:
+    live = serve(clock=clock)
+    for number in range(70):
+        call(live, "repository_register", path=f"/{number}")
+    clock.advance(31 * DAY)
+    live.hub.do_chores()
+    call(live, "agent_register", name="late", runtime="codex")
+    page = visit(live).sign_in()
+    expect(page.locator("#events li strong")).to_have_text(["agent.registered"])
+    expect(page.get_by_role("row", name="late")).to_be_visible()
+
+
+def test_a_name_that_is_markup_is_shown_and_runs_nothing(live: Live, visit: Start) -> None:
+    evil = "<img src=x onerror=alert(1)>"
+    call(live, "agent_register", name=evil, runtime="codex")
+    call(live, "repository_register", path="/<script>alert(2)</script>", name="'\"><svg onload=alert(3)>")
+    at = visit(live)
+    page = at.sign_in()
+    expect(page.get_by_role("cell", name=evil)).to_have_text(evil)
+    expect(page.get_by_text("/<script>alert(2)</script>")).to_be_visible()
+    assert page.locator("main img, main svg, main script").count() == 0
+    at.assert_clean()
+
+
+def test_the_policy_lets_nothing_run_that_is_not_ours(live: Live, visit: Start) -> None:
+    at = visit(live)
+    page = at.sign_in()
+    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran = 1\">')")
+    page.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'window.ran = 2'}))")
+    page.evaluate("fetch('http://127.0.0.1:9/').catch(() => (window.refused = true))")
+    page.wait_for_function("window.refused")
+    assert page.evaluate("window.ran") is None
+    assert len([error for error in at.errors if "Content Security Policy" in error]) >= 3
+
+
+def test_every_page_and_file_carries_the_policy(live: Live) -> None:
+    key = live.link_key()
+    for path in ("/", f"/?key={key}", "/?key=wrong", "/api/docs", "/web/hall.css", "/web/hall.js", "/web/api.js"):
+        headers = http.get(live.url + path).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'self'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "no-referrer"
+
+
+def test_only_the_listed_files_are_served(live: Live) -> None:
+    for name in ("__init__.py", "hall.html", "%2e%2e/pages.py", "..%2fpages.py", "nope.js"):
+        assert http.get(f"{live.url}/web/{name}").status_code == 404, name
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_in_light_and_dark(live: Live, visit: Start, scheme: str, tmp_path: Path) -> None:
+    for number, name in enumerate(("ada", "bob", "grace")):
+        agent = call(live, "agent_register", name=name, runtime="codex")["id"]
+        if number:
+            call(live, "agent_update", id=agent, status=("busy", "offline")[number - 1])
+    for path in ("/srv/one", "/srv/two"):
+        call(live, "repository_register", path=path)
+    at = visit(live, color_scheme=scheme)
+    page = at.sign_in()
+    expect(page.get_by_role("row", name="/srv/two")).to_be_visible()
+    assert len(page.screenshot(path=tmp_path / f"{scheme}.png")) > 10_000
+    for selector in ("h1", "#hub", "nav a", "th", ".online", ".busy", ".offline", "#events strong", "#events .soft"):
+        assert contrast(page, selector) >= 4.5, selector
+    assert (luminance(page, "body", "backgroundColor") < 0.2) == (scheme == "dark")
+    at.assert_clean()
+
+
+def luminance(page: Page, selector: str, name: str) -> float:
+    """How light a colour of the first such thing is, by WCAG; a background is that of what it stands on."""
+    colour = page.locator(selector).first.evaluate(
+        """(node, name) => {
+            const colour = () => getComputedStyle(node)[name];
+            while (name === "backgroundColor" && colour() === "rgba(0, 0, 0, 0)") node = node.parentElement;
+            return colour();
+        }""",
+        name,
+    )
+    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(page: Page, selector: str) -> float:
+    one, other = luminance(page, selector, "color"), luminance(page, selector, "backgroundColor")
+    return (max(one, other) + 0.05) / (min(one, other) + 0.05)
+
+
+def test_everything_is_reached_and_used_by_keyboard(live: Live, visit: Start) -> None:
+    call(live, "agent_register", name="ada", runtime="codex")
+    at = visit(live)
+    page = at.sign_in()
+    expect(page.get_by_role("row", name="ada")).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="REST")).to_be_focused()
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('aria-labelledby')") == "agents-title"
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/api/docs")
+    first = page.locator("summary").first
+    expect(first).to_be_visible()
+    for _ in range(3):
+        page.keyboard.press("Tab")
+    expect(first).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("details").first).to_have_attribute("open", "")
+    at.assert_clean()
+
+
+def test_the_rest_page_lists_every_tool(live: Live, visit: Start) -> None:
+    at = visit(live)
+    at.page.goto(f"{live.url}/api/docs")
+    paths = [f"/api/v1/{'/'.join(tool.command)}" for tool in live.hub.registry.tools]
+    expect(at.page.locator("summary code")).to_have_text(paths)
+    expect(at.page.locator("summary .method").first).to_have_text("POST")
+    at.assert_clean()

@@ -1,0 +1,92 @@
+"""The ways into a hub, each as a function from a tool and its arguments to the body that comes back."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tests.conftest import Live
+
+MODERN = "2026-07-28"
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+META = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
+CREWHALL = str(Path(sys.executable).with_name("crewhall"))
+
+
+def mcp(live: Live, version: str, method: str, params: dict[str, Any], **headers: str) -> dict[str, Any]:
+    """A JSON-RPC answer over Streamable HTTP, in the era of this protocol version."""
+    headers |= ACCEPT | {"MCP-Protocol-Version": version}
+    if version == MODERN:
+        params = params | {"_meta": META | params.get("_meta", {})}
+        headers |= {"Mcp-Method": method} | ({"Mcp-Name": params["name"]} if "name" in params else {})
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    # Sent as ASCII, with \u escapes, so that hostile text travels as JSON has it.
+    headers["Content-Type"] = "application/json"
+    answer = httpx2.post(f"{live.url}/mcp", content=json.dumps(message), headers=headers, timeout=60)
+    return _message(answer)
+
+
+def _message(answer: httpx2.Response) -> dict[str, Any]:
+    """The response in an answer, which may be JSON or a stream of events."""
+    if not answer.headers["content-type"].startswith("text/event-stream"):
+        found: dict[str, Any] = answer.json()
+        return found
+    datas = [line[6:] for line in answer.text.splitlines() if line.startswith("data: {")]
+    last: dict[str, Any] = json.loads(datas[-1])
+    return last
+
+
+def by_mcp(version: str) -> Any:
+    def ask(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict[str, Any]:
+        params = {"name": tool, "arguments": arguments}
+        result = mcp(live, version, "tools/call", params, Authorization=f"Bearer {token}")["result"]
+        body: dict[str, Any] = result["structuredContent"]
+        assert json.loads(result["content"][0]["text"]) == body, "the text says what the structure says"
+        assert result["isError"] == ("code" in body)
+        return body
+
+    return ask
+
+
+def by_rest(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict[str, Any]:
+    noun, verb = live.hub.registry.find(tool).command
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    url = f"{live.url}/api/v1/{noun}/{verb}"
+    answer = httpx2.post(url, content=json.dumps(arguments), headers=headers, timeout=60)
+    body: dict[str, Any] = answer.json()
+    assert (answer.status_code == 200) == ("code" not in body)
+    return body
+
+
+def by_get(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict[str, Any]:
+    noun, verb = live.hub.registry.find(tool).command
+    query = {name: value if isinstance(value, str) else json.dumps(value) for name, value in arguments.items()}
+    headers = {"Authorization": f"Bearer {token}"}
+    body: dict[str, Any] = httpx2.get(f"{live.url}/api/v1/{noun}/{verb}", params=query, headers=headers).json()
+    return body
+
+
+def by_cli(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict[str, Any]:
+    """The command line as a process of its own, asking the running hub."""
+    home = live.hub.settings.home
+    (home / "hub.json").write_text(json.dumps({"url": live.url, "pid": 1}))
+    words = [CREWHALL, "--home", str(home), "--json", *live.hub.registry.find(tool).command, "--input", "-"]
+    environment = {"CREWHALL_TOKEN": token, "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        words, check=False, input=json.dumps(arguments), env=environment, capture_output=True, text=True, timeout=60
+    )
+    body: dict[str, Any] = json.loads(done.stdout)
+    assert (done.returncode == 0) == ("code" not in body), done.stderr
+    return body
+
+
+WAYS = {
+    "mcp-2026": by_mcp(MODERN),
+    "mcp-2025-11": by_mcp("2025-11-25"),
+    "mcp-2025-06": by_mcp("2025-06-18"),
+    "rest": by_rest,
+    "cli": by_cli,
+}

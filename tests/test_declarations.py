@@ -1,0 +1,136 @@
+"""Every tool, setting and error is declared fit for every client, documented, and as the snapshots have it."""
+
+import ast
+import json
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from crewhall.edges.docs import pages
+from crewhall.edges.rest import openapi
+from crewhall.errors import every_failure
+from crewhall.families.all import registry
+from crewhall.tool import Family, Registry, Tool
+
+ROOT = Path(__file__).parent.parent
+TOOLS = registry().tools
+OURS = {"event_list", "agent_token_create", "agent_token_revoke"}
+each_tool = pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+
+
+@each_tool
+def test_a_tool_tells_what_it_does(tool: Tool) -> None:
+    assert re.fullmatch(r"[a-z][a-z0-9_]{2,50}", tool.name)
+    assert tool.summary.endswith(".") and len(tool.description) <= 1024
+    assert all(tool.command) and (tool.profiles or tool.who == ("operator",))
+
+
+@each_tool
+def test_schemas_are_plain_enough_for_every_client(tool: Tool) -> None:
+    for schema in (tool.input_schema, tool.output_schema):
+        jsonschema_rs.meta.validate(schema)
+        assert schema["type"] == "object" and schema["additionalProperties"] is False
+        assert not {"anyOf", "oneOf", "allOf", "$ref", "$defs"} & set(schema), "some clients refuse these at the top"
+        text = json.dumps(schema)
+        assert '"title"' not in text and "$ref" not in text
+
+
+def test_no_two_tools_share_a_command_or_a_name() -> None:
+    assert len({tool.command for tool in TOOLS}) == len({tool.name for tool in TOOLS}) == len(TOOLS)
+    family = Family("twice", "", "crewhall.families.work")
+    family.tools += [TOOLS[0], TOOLS[0]]
+    with pytest.raises(ValueError, match="same name"):
+        Registry([family])
+
+
+def test_the_lists_stay_short() -> None:
+    everyone = ("operator", "agent")
+    assert len(registry().visible(everyone, (), "worker")) <= 15
+    assert len(registry().visible(everyone, (), "standard")) <= 25
+
+
+def test_generated_pages_and_snapshots_are_up_to_date() -> None:
+    made = pages(registry())
+    stale = [path for path, text in made.items() if not (ROOT / path).exists() or (ROOT / path).read_text() != text]
+    assert stale == [], "run make docs"
+    kept = {f"tests/snapshots/{path.name}" for path in (ROOT / "tests/snapshots").iterdir()}
+    assert kept == {path for path in made if path.startswith("tests/snapshots/")}
+
+
+def test_openapi_is_valid_and_has_every_tool() -> None:
+    description = openapi(registry())
+    operations = [one["operationId"] for path in description["paths"].values() for one in path.values()]
+    assert {tool.name for tool in TOOLS} <= set(operations) and len(set(operations)) == len(operations)
+    assert description["openapi"].startswith("3.1")
+
+
+def test_every_failure_has_a_sentence_and_a_line_in_the_tree() -> None:
+    tree = (ROOT / "src/crewhall/errors.py").read_text().split('"""')[1]
+    for failure in every_failure():
+        assert failure.__doc__ and 400 <= failure.status < 600 and failure.exit_code > 0
+        if failure.__module__ == "crewhall.errors":
+            assert re.search(rf"{failure.__name__}\s+{failure.code}\s+{failure.status}\s+{failure.exit_code}\b", tree)
+
+
+@pytest.mark.parametrize("word", ["hall", "hub", "actor", "operator", "agent", "event", "cursor", "profile", "family"])
+def test_the_glossary_has_the_words_of_the_house(word: str) -> None:
+    assert re.search(rf"^\*\*{word}\*\*", (ROOT / "docs/words.md").read_text(), re.MULTILINE)
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = project["project"]["dependencies"] + project["project"]["optional-dependencies"]["postgres"]
+    for group in project["dependency-groups"].values():
+        wanted += group
+    reasons = (ROOT / "docs/why.md").read_text()
+    missing = [name for name in (re.split(r"[\[<>=]", one)[0] for one in wanted) if f"`{name}`" not in reasons]
+    assert missing == []
+
+
+def test_the_readme_names_no_command_that_is_not_there() -> None:
+    text = (ROOT / "README.md").read_text() + (ROOT / "AGENTS.md").read_text()
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"\bmake ([a-z]+)\b", text)) <= targets | {"sure"}
+    commands = {" ".join(tool.command) for tool in TOOLS}
+    nouns = {tool.command[0] for tool in TOOLS}
+    for noun, verb in re.findall(r"crewhall ([a-z]+) ([a-z]+)", text):
+        if noun in nouns:
+            assert f"{noun} {verb}" in commands
+
+
+# The requirements of the seeds, both ways
+
+
+@cache
+def requirements() -> dict[str, dict[str, Any]]:
+    return tomllib.loads((ROOT / "tests/requirements.toml").read_text())["requirement"]
+
+
+@cache
+def test_names(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text())
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+
+
+test_names.__test__ = False  # type: ignore[attr-defined]
+
+
+def test_every_requirement_names_tests_that_exist() -> None:
+    for key, requirement in requirements().items():
+        assert requirement["what"] and requirement["tests"], key
+        for test in requirement["tests"]:
+            path, _, name = test.partition("::")
+            assert name in test_names(path), f"{key} names {test}, which is not there"
+
+
+def test_every_argument_of_a_seeds_tool_is_a_requirement_and_back() -> None:
+    declared = {f"003.{tool.name}" for tool in TOOLS if tool.name not in OURS}
+    declared |= {f"003.{t.name}.{name}" for t in TOOLS if t.name not in OURS for name in t.input_schema["properties"]}
+    added = {"003.agent_list.limit", "003.agent_list.offset"}
+    listed = {key for key in requirements() if key.startswith("003.")}
+    assert listed == declared - added
