@@ -19,7 +19,7 @@ from crewhall.tool import Family, Registry, Tool
 
 ROOT = Path(__file__).parent.parent
 TOOLS = registry().tools
-OURS = {"event_list", "agent_token_create", "agent_token_revoke"}
+OURS = {"call_list", "event_list", "agent_token_create", "agent_token_revoke"}
 each_tool = pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
 
 

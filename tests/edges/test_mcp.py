@@ -65,6 +65,7 @@ def test_results_fit_their_output_schemas(live: Live) -> None:
         "repository_get": {"path": "/r"},
         "repository_list": {},
         "event_list": {},
+        "call_list": {},
         "agent_token_create": {"agent_id": agent},
         "agent_token_revoke": {"agent_id": agent},
         "agent_update": {"id": agent},
@@ -197,7 +198,7 @@ def test_a_client_that_goes_away_stops_its_call_and_undoes_it(serve: Serve, era:
 
 def calls(live: Live) -> list[dict[str, Any]]:
     with live.hub.store.read() as tx:
-        return tx.all("call_log_newest", limit=100)
+        return tx.all("calls", tool=None, actor=None, success=None, limit=100)
 
 
 @pytest.mark.parametrize("era", ERAS)

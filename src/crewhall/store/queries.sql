@@ -44,10 +44,6 @@ INSERT INTO call_log (id, at, tool, actor, edge, success, error, duration_ms)
 VALUES (:id, :at, :tool, :actor, :edge, :success, :error, :duration_ms)
 ON CONFLICT (id) DO UPDATE SET success = excluded.success, error = excluded.error, duration_ms = excluded.duration_ms;
 
--- name: call_log_newest
--- The latest calls, newest first.
-SELECT id, at, tool, actor, edge, success, error, duration_ms FROM call_log ORDER BY at DESC, id LIMIT :limit;
-
 -- name: call_log_prune
 -- Forget the calls older than a time.
 DELETE FROM call_log WHERE at < :before;

@@ -9,7 +9,7 @@ import pytest
 from crewhall.app import Hub
 from crewhall.errors import Failure, Forbidden, InvalidInput, LimitExceeded, NotFound, Unauthorized
 from crewhall.identity import OPERATOR
-from tests.conftest import Agent, Clock
+from tests.conftest import Agent, Clock, eventually
 
 Ask = Callable[..., dict[str, Any]]
 
@@ -200,7 +200,7 @@ def test_no_token_is_in_the_database_or_the_events(hub: Hub, operator: Ask) -> N
     hub.calls.close()
     hub.store.texts["everything"] = "SELECT * FROM token"
     with hub.store.read() as tx:
-        kept = json.dumps([tx.all("everything"), tx.all("call_log_newest", limit=100)])
+        kept = json.dumps([tx.all("everything"), tx.all("calls", tool=None, actor=None, success=None, limit=100)])
     assert ada.token not in kept + json.dumps(operator("event_list"))
     assert len(ada.token) > 40
 
@@ -257,3 +257,26 @@ def test_a_refused_call_changes_nothing_and_writes_no_event(operator: Ask) -> No
         operator("agent_update", id=agent, status="asleep")
     assert operator("agent_get", id=agent) == before
     assert operator("event_list")["newest"] == 1
+
+
+def test_calls_are_listed_newest_first_by_tool_actor_and_outcome(hub: Hub, operator: Ask, clock: Clock) -> None:
+    ada = Agent(hub)
+    for _ in range(2):
+        clock.advance(1)
+        ada.call("agent_heartbeat")
+    clock.advance(1)
+    with pytest.raises(NotFound):
+        operator("agent_update", id="ag_nobody")
+
+    def told(**more: Any) -> list[tuple[str, str, bool, str | None]]:
+        listed = operator("call_list", **({"limit": 500} | more))["calls"]
+        return [
+            (one["tool"], one["actor"], one["success"], one["error"]) for one in listed if one["tool"] != "call_list"
+        ]
+
+    failed = ("agent_update", "operator", False, "NOT_FOUND")
+    eventually(lambda: told(success=False) == [failed])
+    beat = ("agent_heartbeat", ada.id, True, None)
+    assert told() == [failed, beat, beat, ("agent_token_create", "operator", True, None)]
+    assert told(tool="agent_heartbeat") == told(actor=ada.id) == [beat, beat]
+    assert told(success=True, limit=1, actor=ada.id) == [beat]

@@ -131,6 +131,21 @@ class Event(Result):
         return cls(**{**row, "data": from_json(row["data"]) if row["data"] else None})
 
 
+class LoggedCall(Result):
+    id: str
+    at: int
+    tool: str
+    actor: str
+    edge: str
+    success: bool
+    error: str | None
+    duration_ms: int
+
+
+class Calls(Result):
+    calls: list[LoggedCall]
+
+
 class Events(Result):
     events: list[Event]
     cursor: int = Field(description="Give it as `after` to go on from here.")

@@ -78,3 +78,12 @@ SELECT count(*) AS total
 -- name: agents_live_count
 -- How many agents are in the hall now.
 SELECT count(*) AS total FROM agent WHERE status <> 'offline';
+
+-- name: calls
+-- The latest calls, newest first, perhaps of one tool or actor, or the failed ones alone.
+SELECT id, at, tool, actor, edge, success, error, duration_ms
+  FROM call_log
+ WHERE (CAST(:tool AS text) IS NULL OR tool = :tool)
+   AND (CAST(:actor AS text) IS NULL OR actor = :actor)
+   AND (CAST(:success AS integer) IS NULL OR success = :success)
+ ORDER BY at DESC, id DESC LIMIT :limit;

@@ -1,4 +1,4 @@
-"""Events: what happened in the hall, read from a cursor."""
+"""Events and calls: what happened in the hall, and who asked for it."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ from pydantic import Field
 
 from crewhall.app import Call
 from crewhall.families.work.family import work
-from crewhall.families.work.model import Event, Events, Limit
+from crewhall.families.work.model import Calls, Event, Events, Limit, LoggedCall
 from crewhall.families.work.rules import page
 from crewhall.store.events import events_after
 
@@ -29,3 +29,18 @@ def event_list(
         newest = tx.value("event_newest")
     events, _ = page([Event.from_row(row) for row in rows], len(rows), 0)
     return Events(events=events, cursor=events[-1].seq if events else after, newest=newest)
+
+
+@work.tool("call_list", profiles=("standard",))
+def call_list(
+    call: Call,
+    tool: Annotated[Word, Field(description="Calls of one tool.")] | None = None,
+    actor: Annotated[Word, Field(description="Calls by one agent's id, or operator.")] | None = None,
+    success: Annotated[bool, Field(description="Whether they succeeded.")] | None = None,
+    limit: Limit = 50,
+) -> Calls:
+    """The latest calls, newest first, refused ones too: who called what by which way in, and how it ended."""
+    with call.begin() as tx:
+        rows = tx.all("calls", tool=tool, actor=actor, success=None if success is None else int(success), limit=limit)
+    calls, _ = page([LoggedCall(**{**row, "success": bool(row["success"])}) for row in rows], len(rows), 0)
+    return Calls(calls=calls)
