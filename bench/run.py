@@ -124,10 +124,15 @@ def writes() -> None:
     hub.close()
 
 
-def together(function: Callable[[], None], threads: int, count: int) -> float:
+def together(function: Callable[[], object], threads: int, count: int) -> float:
     """Seconds a call takes when so many threads make `count` calls in all."""
     each = count // threads
-    workers = [threading.Thread(target=lambda: [function() for _ in range(each)]) for _ in range(threads)]
+
+    def work() -> None:
+        for _ in range(each):
+            function()
+
+    workers = [threading.Thread(target=work) for _ in range(threads)]
     began = time.perf_counter()
     for worker in workers:
         worker.start()
@@ -159,9 +164,7 @@ def growth() -> None:
     found: dict[str, list[float]] = {name: [] for name in probes}
     held = 1
     for size in sizes:
-        together(
-            lambda: hub.call("agent_register", {"name": "x", "runtime": "codex"}, OPERATOR) and None, 16, size - held
-        )
+        together(lambda: hub.call("agent_register", {"name": "x", "runtime": "codex"}, OPERATOR), 16, size - held)
         held = size
         for name, probe in probes.items():
             times = []

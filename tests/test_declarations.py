@@ -108,7 +108,8 @@ def test_the_readme_names_no_command_that_is_not_there() -> None:
 
 @cache
 def requirements() -> dict[str, dict[str, Any]]:
-    return tomllib.loads((ROOT / "tests/requirements.toml").read_text())["requirement"]
+    listed: dict[str, dict[str, Any]] = tomllib.loads((ROOT / "tests/requirements.toml").read_text())["requirement"]
+    return listed
 
 
 @cache

@@ -145,8 +145,7 @@ class Hub:
     def _settle(self) -> None:
         """What every hall has from its first start on: its own id."""
         with self.own_work() as tx:
-            if tx.value("hall_get", key="id") is None:
-                tx.run("hall_set", key="id", value=identity.new_id("ha"))
+            tx.run("hall_found", id=identity.new_id("ha"))
 
     @contextmanager
     def own_work(self) -> Iterator[Tx]:

@@ -25,6 +25,8 @@ from crewhall.store.sql import text_of
 ANYONE = ("operator", "agent")
 OPERATOR = ("operator",)
 PROFILES = ("worker", "coordinator", "reviewer", "standard", "readonly", "all")
+PROBLEMS = 5  # of wrong arguments that an answer names
+WORD = 80  # letters of a stranger's word that an answer repeats
 Handler = Callable[..., Any]
 
 
@@ -106,12 +108,13 @@ class Tool:
         return {"type": "object", "properties": properties, "additionalProperties": False}
 
     def parse(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments that were given, typed. Raises InvalidInput that names what is wrong, all of it."""
+        """The arguments that were given, typed. Raises InvalidInput that names what is wrong, the first few of it."""
         try:
             model = self.arguments.model_validate(arguments)
         except ValidationError as error:
-            problems = [self._problem(detail) for detail in error.errors(include_url=False)]
-            raise InvalidInput("; ".join(problems), hint=self._usage()) from None
+            problems = [self._problem(detail) for detail in error.errors(include_url=False)[:PROBLEMS]]
+            more = [f"and {error.error_count() - PROBLEMS} more"] if error.error_count() > PROBLEMS else []
+            raise InvalidInput("; ".join(problems + more), hint=self._usage()) from None
         return {name: getattr(model, name) for name in model.model_fields_set}
 
     def dump(self, result: Any) -> dict[str, Any]:
@@ -120,14 +123,14 @@ class Tool:
         return body if isinstance(body, dict) else {"result": body}
 
     def _problem(self, detail: ErrorDetails) -> str:
-        place = ".".join(str(part) for part in detail["loc"])
+        place = ".".join(str(part)[:WORD] for part in detail["loc"])
         if detail["type"] == "extra_forbidden":
             known = list(self.input_schema["properties"])
             near = difflib.get_close_matches(place, known, n=1, cutoff=0.5)
             return f"unknown argument '{place}'" + (f", did you mean '{near[0]}'?" if near else "")
         if detail["type"] == "missing":
             return f"missing argument '{place}'"
-        return f"argument '{place}': {detail['msg'][:1].lower()}{detail['msg'][1:]}"
+        return f"argument '{place}': {detail['msg'][:1].lower()}{detail['msg'][1:500]}"
 
     def _usage(self) -> str:
         required = self.input_schema.get("required", [])
@@ -182,7 +185,7 @@ class Registry:
             return self._by_name[name]
         near = difflib.get_close_matches(name, list(self._by_name), n=1, cutoff=0.5)
         hint = f"Did you mean '{near[0]}'?" if near else "tools/list and `crewhall --help` show the tools there are."
-        raise NotFound(f"there is no tool '{name[:100]}'", hint=hint)
+        raise NotFound(f"there is no tool '{name[:WORD]}'", hint=hint)
 
     def visible(self, kinds: Iterable[str], families: Iterable[str], profile: str) -> list[Tool]:
         """What an actor of these kinds sees of these families (none: all) under a profile."""

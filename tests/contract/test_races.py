@@ -1,6 +1,7 @@
 """Writers that race: eight processes on one hall under a reader's eyes, and two handlers against one rule."""
 
 import threading
+import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -51,11 +52,12 @@ class Follower:
         self._thread.start()
 
     def _follow(self) -> None:
-        while len(self.events) < len(WRITERS) * WRITES:
+        end = time.monotonic() + PATIENCE
+        while len(self.events) < len(WRITERS) * WRITES and time.monotonic() < end:
             after = self.events[-1]["seq"] if self.events else 0
             stalled = self._stall.reached.is_set() and not self._stall.may_go_on.is_set()
-            if not stalled and not wait_for_event(self._store, after, PATIENCE):
-                return
+            if not stalled:
+                wait_for_event(self._store, after, timeout=0.1)  # a stall may begin now, and then none comes
             with self._store.read() as tx:
                 self.events += events_after(tx, after, limit=100)
             self.looks_at_a_stall += stalled

@@ -1,12 +1,10 @@
 """Taking turns: threads in order of arrival, processes in order of arrival, and what a dead one leaves behind."""
 
-import signal
 import struct
 import threading
 from collections.abc import Iterator
-from multiprocessing.context import SpawnProcess
+from functools import partial
 from multiprocessing.queues import SimpleQueue
-from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from crewhall.store.transaction import Work
 from crewhall.store.turns import Line, Turns
 from tests.conftest import eventually
 from tests.contract import writer
+from tests.contract.standing import Standing, kill
 from tests.contract.writer import PATIENCE, SPAWN, Stall
 
 THREADS = 6
@@ -35,7 +34,7 @@ def test_threads_are_served_in_the_order_in_which_they_came() -> None:
     for name, thread in enumerate(threads):
         assert turns.waiting == name
         thread.start()
-        eventually(lambda name=name: turns.waiting == name + 1)
+        eventually(partial(is_waiting, turns, name + 1))
     assert served == []
     turns.give()
     for thread in threads:
@@ -43,45 +42,22 @@ def test_threads_are_served_in_the_order_in_which_they_came() -> None:
     assert served == [(name, THREADS - 1 - name) for name in range(THREADS)]
 
 
+def is_waiting(turns: Turns, count: int) -> bool:
+    return turns.waiting == count
+
+
 def test_a_turn_that_was_given_back_is_free_for_who_comes_next() -> None:
-    turns = Turns()
-    for _ in range(3):
-        turns.take()
-        turns.give()
+    turns, done = Turns(), threading.Event()
+
+    def come_again() -> None:
+        for _ in range(3):
+            turns.take()
+            turns.give()
+        done.set()
+
+    threading.Thread(target=come_again, daemon=True).start()
+    assert done.wait(5)
     assert turns.waiting == 0
-    late = threading.Thread(target=turns.take)
-    late.start()
-    late.join(PATIENCE)
-    assert not late.is_alive()
-
-
-class Standing:
-    """A process that stands in a line, and leaves it when it is told to."""
-
-    def __init__(self, path: Path, name: str, entered: "SimpleQueue[str]") -> None:
-        self._may_leave = SPAWN.Event()
-        self.process: SpawnProcess = SPAWN.Process(target=stand, args=(path, name, entered, self._may_leave))
-        self.process.start()
-
-    def leave(self) -> None:
-        self._may_leave.set()
-
-    def kill(self) -> None:
-        kill(self.process)
-
-
-def kill(process: SpawnProcess) -> None:
-    process.kill()
-    process.join(PATIENCE)
-    assert process.exitcode == -signal.SIGKILL
-
-
-def stand(path: Path, name: str, entered: "SimpleQueue[str]", may_leave: Event) -> None:
-    line = Line(path)
-    line.enter()
-    entered.put(name)
-    assert may_leave.wait(PATIENCE)
-    line.leave()
 
 
 class Place:

@@ -102,5 +102,7 @@ class Program:
 
 
 def ask(up: Up, path: str, **body: Any) -> Any:
-    """A tool's body from a hub, asked by POST."""
-    return http.post(f"{up.url}/api/v1/{path}", json=body).json()
+    """A tool's result from a hub, asked by POST."""
+    answer = http.post(f"{up.url}/api/v1/{path}", json=body)
+    assert answer.status_code == 200, answer.text + up.log.read_text()
+    return answer.json()

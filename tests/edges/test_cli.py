@@ -66,7 +66,7 @@ def test_a_noun_alone_lists_its_verbs(served: Program) -> None:
 
 def test_an_unknown_noun_or_verb_names_those_there_are(served: Program) -> None:
     assert_error(served.run("nope"), 3, "there is no command 'nope'")
-    assert "agent, event, repository" in served.run("nope").err
+    assert re.search(r"Nouns are agent, .*repository", served.run("nope").err)
     assert_error(served.run("agent", "nope"), 3, "there is no command 'agent nope'")
     assert "heartbeat" in served.run("agent", "nope").err
 
@@ -150,6 +150,9 @@ def test_a_home_that_cannot_be_used_is_one_line(program: Program, tmp_path: Path
     for home in (tmp_path / "file", tmp_path / "file" / "below"):
         done = program.run("status", CREWHALL_HOME=str(home))
         assert done.code in (2, 7) and len(done.err.splitlines()) == 2, done
+    below = str(tmp_path / "file" / "below" / "it")
+    assert_error(program.run("status", MCP_DATABASE_PATH=below), 7, "Not a directory")
+    assert_error(program.run("backup", below), 7, "Not a directory")
 
 
 def test_the_body_is_the_same_with_a_hub_and_without(program: Program) -> None:

@@ -111,13 +111,13 @@ def test_a_token_in_the_query_is_not_a_token(live: Live) -> None:
 
 def test_a_cookie_that_is_made_up_is_unauthorized(live: Live) -> None:
     for value in ("made-up", "", "ch_browser_x"):
-        refused(live, http.get(live.url + HUB, headers={"Cookie": f"crewhall={value}"}), 401, "FORBIDDEN")
+        refused(live, http.get(live.url + HUB, headers={"Cookie": f"crewhall-{live.port}={value}"}), 401, "FORBIDDEN")
 
 
 def test_tokens_and_cookies_do_not_stand_in_for_each_other(live: Live) -> None:
     link = live.link_key()
     for token in (live.token, Agent(live.hub).token, link):
-        refused(live, http.get(live.url + HUB, headers={"Cookie": f"crewhall={token}"}), 401, "FORBIDDEN")
+        refused(live, http.get(live.url + HUB, headers={"Cookie": f"crewhall-{live.port}={token}"}), 401, "FORBIDDEN")
     refused(live, http.get(live.url + HUB, headers={"Authorization": f"Bearer {link}"}), 401, "FORBIDDEN")
 
 

@@ -3,7 +3,9 @@
 import json
 import logging
 import re
+import socket
 import sys
+import urllib.parse
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,7 @@ def test_a_hub_that_tells_all_tells_no_token(tmp_path: Path) -> None:
         secrets = [made, operators, key, cookie]
         for secret in (*secrets, "ch_agent_" + "W" * 43):
             good_and_bad_calls(up.url, secret)
+            half_a_call(up.url, secret)
         assert up.end() == 0
     log = up.log.read_text()
     assert "hub is up" in log and "hub is down" in log
@@ -94,3 +97,14 @@ def good_and_bad_calls(url: str, secret: str) -> None:
                 http.post(f"{url}/mcp", json=message, headers=headers | mcp_headers(version, secret))
         http.post(f"{url}/mcp/{secret}", json={}, headers=headers)
         http.post(f"{url}/mcp", json={}, headers=headers | {"MCP-Protocol-Version": secret})
+
+
+def half_a_call(url: str, secret: str) -> None:
+    """A call whose client goes away in the middle of it: no fault of the hub's, so no traceback either."""
+    place = urllib.parse.urlsplit(url)
+    head = f"POST /api/v1/agent/get HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: Bearer {secret}\r\n"
+    head += "Content-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: 99\r\n\r\n"
+    with socket.create_connection((place.hostname or "", place.port or 0), 10) as connection:
+        connection.sendall(head.encode())
+        assert connection.recv(100).startswith((b"HTTP/1.1 100", b"HTTP/1.1 401"))
+        connection.sendall(f'{{"id": "{secret}'[:60].encode())

@@ -180,14 +180,28 @@ def test_a_client_that_goes_away_stops_its_call_and_undoes_it(serve: Serve, era:
     headers = ACCEPT | {"MCP-Protocol-Version": era, "Content-Type": "application/json"}
     if era == MODERN:
         headers |= {"Mcp-Method": "tools/call", "Mcp-Name": "lab_wait"}
+    post_and_leave(f"{live.url}/mcp", message, headers, lab)
+    stopped_and_undone(live, lab)
 
+
+def test_a_rest_client_that_goes_away_stops_its_call_and_undoes_it(serve: Serve) -> None:
+    lab = Lab()
+    live = serve(tools=lab.registry)
+    post_and_leave(f"{live.url}/api/v1/lab/wait", "{}", {"Content-Type": "application/json"}, lab)
+    stopped_and_undone(live, lab)
+
+
+def post_and_leave(url: str, body: str, headers: dict[str, str], lab: Lab) -> None:
     async def leave() -> None:
         async with httpx2.AsyncClient() as client, anyio.create_task_group() as group:
-            group.start_soon(lambda: client.post(f"{live.url}/mcp", content=message, headers=headers, timeout=60))
+            group.start_soon(lambda: client.post(url, content=body, headers=headers, timeout=60))
             assert await anyio.to_thread.run_sync(lab.started.wait, 10)
             group.cancel_scope.cancel()
 
     anyio.run(leave)
+
+
+def stopped_and_undone(live: Live, lab: Lab) -> None:
     eventually(lambda: lab.ended == ["Cancelled"])
     with live.hub.store.read() as tx:
         assert tx.one("repository_get", path="/lab") is None

@@ -112,7 +112,7 @@ def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(live: Live, visit
     signed = visit(live)
     page = signed.sign_in()
     (cookie,) = signed.context.cookies()
-    assert cookie["name"] == "crewhall" and cookie["value"].startswith("ch_browser_")
+    assert cookie["name"] == f"crewhall-{live.port}" and cookie["value"].startswith("ch_browser_")
     assert cookie["httpOnly"] and cookie["sameSite"] == "Strict" and cookie["path"] == "/"
     assert page.evaluate("document.cookie") == ""
 

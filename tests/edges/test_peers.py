@@ -59,6 +59,21 @@ def test_a_closed_connection_is_nobodys() -> None:
         eventually(lambda: peer_uid(client_at, server_at) is None)
 
 
+def own_address() -> str:
+    """This machine's address in a network, if it has one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # nothing is sent
+        except OSError:
+            pytest.skip("this machine is in no network")
+        return str(probe.getsockname()[0])
+
+
+def test_a_connection_over_a_network_is_nobodys_even_from_here() -> None:
+    with connection(socket.AF_INET, own_address(), own_address()) as (_, server):
+        assert peer_uid(*ends(server)) is None
+
+
 def test_an_address_of_another_machine_is_nobodys() -> None:
     for address in ("192.0.2.1", "2001:db8::1", "::ffff:192.0.2.1", "0.0.0.0"):
         assert peer_uid((address, 1234), ("127.0.0.1", 3001)) is None

@@ -4,6 +4,7 @@ import re
 import shutil
 import socket
 import subprocess
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import httpx2
@@ -12,8 +13,10 @@ from tests.conftest import Live
 from tests.edges.ways import ACCEPT, META, MODERN
 from tests.postgres import missing
 
-# One client for all: making one reads every certificate of the machine. It keeps no connection, as hubs come and go.
-http = httpx2.Client(limits=httpx2.Limits(max_keepalive_connections=0), timeout=30)
+# One client for all: making one reads every certificate of the machine. Hubs come and go, so it keeps no connection
+# and no cookie: a cookie is for a host and all its ports.
+NO_COOKIES = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+http = httpx2.Client(limits=httpx2.Limits(max_keepalive_connections=0), cookies=NO_COOKIES, timeout=30)
 JSON = {"Content-Type": "application/json"}
 ERAS = (MODERN, "2025-06-18")
 

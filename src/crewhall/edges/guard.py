@@ -23,7 +23,6 @@ from crewhall.outside.peers import Address, peer_uid
 
 log = logging.getLogger(__name__)
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
-COOKIE = "crewhall"
 BROWSER_HEADERS = ("origin", "sec-fetch-site", "sec-fetch-mode")
 
 
@@ -69,13 +68,18 @@ def credentials(scope: Scope, settings: Settings) -> Credentials:
     if "authorization" in headers:
         scheme, _, token = headers["authorization"].partition(" ")
         return Credentials(token=token.strip() if scheme.lower() == "bearer" else "")
-    cookie = cookie_parser(headers.get("cookie", "")).get(COOKIE)
+    cookie = cookie_parser(headers.get("cookie", "")).get(cookie_name(scope))
     if cookie is not None:
         return Credentials(cookie=cookie)
     peer: Peer | None = scope.get("state", {}).get("peer")
     is_browser = any(name in headers for name in BROWSER_HEADERS)
     is_local = bool(settings["auth.local_without_token"] and not is_browser and peer and peer.is_same_user)
     return Credentials(is_local=is_local)
+
+
+def cookie_name(scope: Scope) -> str:
+    """Cookies know no ports: the name has it, so that two hubs of a machine do not sign each other's browser out."""
+    return f"crewhall-{(scope.get('server') or ('', 0))[1]}"
 
 
 def refuse_foreign(headers: Headers, settings: Settings) -> None:

@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from crewhall.config import Settings
 from crewhall.edges.door import Door
-from crewhall.edges.guard import COOKIE, credentials
+from crewhall.edges.guard import cookie_name, credentials
 from crewhall.errors import NotFound, Unauthorized
 from crewhall.identity import LINK_MS, hash_of, make_token
 from crewhall.store.events import DAY_MS
@@ -38,7 +38,7 @@ class Pages:
     async def _hall(self, request: Request) -> Response:
         key = request.query_params.get("key")
         if key is not None:
-            return await self._sign_in(key)
+            return await self._sign_in(key, cookie_name(request.scope))
         try:
             await self.door.actor(credentials(request.scope, self.door.hub.settings))
         except Unauthorized:
@@ -50,13 +50,13 @@ class Pages:
             raise NotFound("there is no such file", hint="The hall's page is at /.")
         return _file(request.path_params["name"])
 
-    async def _sign_in(self, key: str) -> Response:
+    async def _sign_in(self, key: str, name: str) -> Response:
         days = self.door.hub.settings["auth.browser_days"]
         cookie = await self.door.thread(lambda: use_link(self.door, key, days))
         if cookie is None:
             return _file("welcome.html", 401)
         answer = RedirectResponse("/", 303, POLICY)
-        answer.set_cookie(COOKIE, cookie, max_age=days * DAY_MS // 1000, httponly=True, samesite="strict", path="/")
+        answer.set_cookie(name, cookie, max_age=days * DAY_MS // 1000, httponly=True, samesite="strict", path="/")
         return answer
 
 

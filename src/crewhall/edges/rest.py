@@ -5,15 +5,17 @@ The routes are mechanical: `agent_register` is `POST /api/v1/agent/register` as 
 `/api/openapi.json` describes them.
 """
 
+import asyncio
 import json
+from collections.abc import Coroutine
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from crewhall import __version__
-from crewhall.edges.door import Door
+from crewhall.edges.door import Answer, Door
 from crewhall.edges.guard import credentials, refusal
 from crewhall.edges.words import typed
 from crewhall.errors import Failure, InvalidInput, NotFound, every_failure
@@ -55,8 +57,29 @@ class RestEdge:
             arguments = await _arguments(tool, request)
         except Failure as failure:
             return refusal(failure, tool.name)
-        answer = await self.door.answer(tool.name, arguments, actor, "rest")
+        answer = await while_listening(request, self.door.answer(tool.name, arguments, actor, "rest"))
         return JSONResponse(answer.body, answer.failure.status if answer.failure else 200)
+
+
+async def while_listening(request: Request, coming: Coroutine[Any, Any, Answer]) -> Answer:
+    """The answer, if the client stays to hear it; a client that leaves cancels its call."""
+    answering = asyncio.ensure_future(coming)
+    leaving = asyncio.ensure_future(_gone(request))
+    try:
+        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        leaving.cancel()
+        if not answering.done():
+            answering.cancel()
+    try:
+        return await answering
+    except asyncio.CancelledError:
+        raise ClientDisconnect from None
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _arguments(tool: Tool, request: Request) -> dict[str, Any]:

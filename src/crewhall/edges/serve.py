@@ -31,7 +31,7 @@ from crewhall.edges.guard import Connection, Guard, WrongMethod, credentials, re
 from crewhall.edges.mcp import McpEdge
 from crewhall.edges.pages import Pages, make_link, url_of
 from crewhall.edges.rest import PREFIX, RestEdge
-from crewhall.errors import Failure, NotFound, Unavailable
+from crewhall.errors import Failure, Internal, NotFound, Unavailable
 from crewhall.identity import operator_token
 from crewhall.tool import Registry
 
@@ -66,7 +66,7 @@ def web_app(hub: Hub) -> Starlette:
         routes=routes,
         lifespan=lifespan,
         middleware=[Middleware(Guard, settings=hub.settings)],
-        exception_handlers={HTTPException: _http_error, Failure: _failure},  # type: ignore[dict-item]
+        exception_handlers={HTTPException: _http_error, Failure: _failure, Exception: _bug},  # type: ignore[dict-item]
     )
 
 
@@ -74,6 +74,11 @@ async def _http_error(_: Request, error: HTTPException) -> Response:
     if error.status_code == 405:
         return refusal(WrongMethod("this method is not for this path", hint="/api/openapi.json lists the routes."))
     return refusal(NotFound("there is nothing at this path", hint="/api/openapi.json lists the routes."))
+
+
+async def _bug(_: Request, error: Exception) -> Response:
+    """A fault in an edge itself: the traceback goes to the log, the caller gets our usual body."""
+    return refusal(Internal("this request met a fault in Crewhall itself", hint="The hub's log has the details."))
 
 
 async def _failure(_: Request, failure: Failure) -> Response:

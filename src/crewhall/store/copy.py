@@ -5,12 +5,16 @@ The backup is itself a hall's file: `crewhall --home … up` can serve it, and `
 from SQLite to PostgreSQL.
 """
 
+from contextlib import closing, suppress
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
 
-from crewhall.errors import Conflict, NotFound
+from crewhall.errors import Conflict, InvalidInput, NotFound, Unavailable
+from crewhall.store.events import PRUNED
 from crewhall.store.migrate import migrate
 from crewhall.store.sql import Queries
-from crewhall.store.sqlite import SqliteStore
+from crewhall.store.sqlite import DAMAGE, SqliteStore
 from crewhall.store.transaction import Row, Store
 
 CHUNK = 1000
@@ -23,14 +27,13 @@ def backup(store: Store, target: Path) -> int:
         raise Conflict(f"{target} exists", hint="Give a name that is free; a backup never overwrites one.")
     part = target.with_name(target.name + ".part")
     _remove(part)
-    copy = SqliteStore(part, Queries([]))
     try:
-        migrate(copy)
-        rows = _copy(store, copy)
+        with closing(SqliteStore(part, Queries([]))) as copy:
+            migrate(copy)
+            rows = _copy(store, copy)
+        part.rename(target)
     finally:
-        copy.close()
-    part.rename(target)
-    _remove(part)
+        _remove(part)
     return rows
 
 
@@ -39,22 +42,43 @@ def restore(source: Path, store: Store, *, replace: bool) -> int:
     if not source.is_file():
         raise NotFound(f"there is no file {source}", hint="Give a file that `crewhall backup` wrote.")
     with store.read() as tx:
-        used = tx.value("event_newest")
+        used = tx.value("event_newest") or tx.value("hall_get", key=PRUNED)
     if used and not replace:
         raise Conflict(
-            f"this hall holds {used} events already",
-            hint="--replace puts the backup in their place; `crewhall backup` keeps them first.",
+            f"this hall is in use: it has counted {used} events",
+            hint="--replace puts the backup in its place; `crewhall backup` keeps it first.",
         )
-    working = source.with_name(source.name + ".restoring")
-    _remove(working)
-    working.write_bytes(source.read_bytes())  # an older backup is brought up to date on a copy of it
-    kept = SqliteStore(working, Queries([]))
+    with TemporaryDirectory(prefix="crewhall-restore-") as folder:
+        working = Path(folder) / source.name  # an older backup is brought up to date on a copy of it
+        for suffix in ("", "-wal"):
+            with suppress(FileNotFoundError):
+                copyfile(f"{source}{suffix}", f"{working}{suffix}")
+        with closing(_opened(working, source)) as kept:
+            try:
+                migrate(kept)
+                return _copy(kept, store)
+            except DAMAGE as error:
+                raise _no_backup(source, str(error)) from error
+
+
+def _opened(working: Path, source: Path) -> SqliteStore:
+    """The copy of a backup. Raises InvalidInput unless it holds a hall, and the whole of it."""
     try:
-        migrate(kept)
-        return _copy(kept, store)
-    finally:
+        kept = SqliteStore(working, Queries([]))
+    except Unavailable as failure:
+        raise _no_backup(source, failure.message.replace(str(working), "it")) from None
+    damage = kept.check() or (None if "migration" in kept.tables() else "it holds no hall")
+    if damage:
         kept.close()
-        _remove(working)
+        raise _no_backup(source, damage)
+    return kept
+
+
+def _no_backup(source: Path, reason: str) -> InvalidInput:
+    return InvalidInput(
+        f"{source} is no whole backup of a hall: {reason}",
+        hint="Give a file that `crewhall backup` wrote. Nothing in this hall was changed.",
+    )
 
 
 def _copy(source: Store, target: Store) -> int:

@@ -24,10 +24,10 @@ class Step:
     text: str
 
 
-def steps(dialect: str) -> list[Step]:
+def steps(dialect: str, package: str = "crewhall.store.migrations") -> list[Step]:
     """The steps this program knows for a database, in order."""
     found = []
-    for item in files_of("crewhall.store.migrations"):
+    for item in files_of(package):
         stem, _, kind = item.name.removesuffix(".sql").partition(".")
         if item.name.endswith(".sql") and kind in ("", dialect):
             found.append(Step(int(stem[:4]), stem, item.read_text("utf-8")))
@@ -72,7 +72,12 @@ def _pending(store: Store, known: list[Step]) -> list[Step]:
 
 
 def _keep_a_copy(store: SqliteStore, first: Step) -> None:
+    """The file as it is before a step, whole or not at all; a process that migrates too waits for it."""
     copy = Path(f"{store.path}.before-{first.number:04d}")
-    if not copy.exists():
-        store.copy_to(copy)
-        copy.chmod(0o600)
+    part = copy.with_name(copy.name + ".part")
+    with store.reshape():
+        if not copy.exists():
+            part.unlink(missing_ok=True)
+            part.touch(0o600)
+            store.copy_to(part)
+            part.rename(copy)

@@ -31,6 +31,7 @@ class PostgresStore(Store):
     def __init__(self, url: str, queries: Queries, pool: int = 8) -> None:
         super().__init__(POSTGRES, queries)
         self.url = url
+        _knock(url)
         self._pool = ConnectionPool(
             url,
             min_size=1,
@@ -138,6 +139,16 @@ class PostgresStore(Store):
 def _configure(connection: "psycopg.Connection[Any]") -> None:
     connection.execute("SET synchronous_commit = on")
     connection.execute("SET idle_in_transaction_session_timeout = '60s'")
+
+
+def _knock(url: str) -> None:
+    """One connection, to say at once why there is none; the pool would try again and again first."""
+    try:
+        psycopg.connect(url, connect_timeout=CONNECT_SECONDS).close()
+    except psycopg.OperationalError as error:
+        raise _no_answer((str(error) or "no reason was given").splitlines()[0]) from None
+    except psycopg.ProgrammingError:
+        raise _no_answer("its URL cannot be read") from None  # the driver's own words may hold the password
 
 
 def _no_answer(reason: str) -> Unavailable:

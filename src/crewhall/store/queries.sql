@@ -34,6 +34,10 @@ SELECT value FROM hall WHERE key = :key;
 -- Keep one fact about the hall itself.
 INSERT INTO hall (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
 
+-- name: hall_found
+-- Give the hall its id, unless it has one.
+INSERT INTO hall (key, value) VALUES ('id', :id) ON CONFLICT (key) DO NOTHING;
+
 -- name: hall_lock
 -- Hold the hall's own row: for rules about the hall as a whole.
 SELECT key FROM hall WHERE key = 'id' {for_update};

@@ -25,6 +25,7 @@ from crewhall.store.turns import Line, Turns
 BATCH_MEMBERS = 64
 BATCH_SECONDS = 0.05
 BUSY_MS = 10_000
+DAMAGE = (sqlite3.Error, UnicodeDecodeError)  # what a damaged file raises; the driver decodes messages strictly
 
 
 class Batch:
@@ -58,11 +59,16 @@ class SqliteStore(Store):
     def __init__(self, path: Path, queries: Queries) -> None:
         super().__init__(SQLITE, queries)
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._line_path = path.with_name(path.name + ".line")
         self._turns = Turns()
-        self._line = Line(path.with_name(path.name + ".line"))
-        self._writer = self._connect()
-        path.chmod(0o600)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._writer = self._connect()
+            path.chmod(0o600)
+            self._line = Line(self._line_path)
+        except OSError as error:
+            raise self._unfit(error) from None
+        self._closed = False
         self._batch: Batch | None = None
         self._readers: list[Any] = []
         self._mine = threading.local()
@@ -74,15 +80,29 @@ class SqliteStore(Store):
             )
             connection.row_factory = _as_dict
             connection.execute(f"PRAGMA busy_timeout={BUSY_MS}")
-            connection.execute("PRAGMA journal_mode=WAL")
+            if connection.execute("PRAGMA journal_mode").fetchone()["journal_mode"] != "wal":
+                self._make_wal(connection)
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("PRAGMA foreign_keys=ON")
-        except sqlite3.Error as error:
-            raise Unavailable(
-                f"{self.path} cannot be opened as a hall's database: {error}",
-                hint="Give the path of a hall's file, or restore one with `crewhall restore`.",
-            ) from None
+        except DAMAGE as error:
+            raise self._unfit(error) from None
         return connection
+
+    def _make_wal(self, connection: Any) -> None:
+        """Turn a new file to WAL: one process at a time, because SQLite does not wait here but says 'locked'."""
+        line = Line(self._line_path)
+        line.enter()
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        finally:
+            line.leave()
+            line.close()
+
+    def _unfit(self, error: Exception) -> Unavailable:
+        return Unavailable(
+            f"{self.path} cannot be opened as a hall's database: {error}",
+            hint="Give the path of a hall's file, or restore one with `crewhall restore`.",
+        )
 
     def _tx(self, connection: Any, work: Work | None = None) -> Tx:
         def execute(name: str, params: Mapping[str, Any]) -> Any:
@@ -95,10 +115,12 @@ class SqliteStore(Store):
 
     @contextmanager
     def read(self) -> Iterator[Tx]:
+        self._refuse_when_closed()
         try:
             connection = self._readers.pop()
         except IndexError:
             connection = self._connect()
+            connection.execute("PRAGMA query_only=ON")
         connection.execute("BEGIN")
         try:
             yield self._tx(connection)
@@ -137,6 +159,7 @@ class SqliteStore(Store):
         if self._batch is not None:
             return self._batch
         try:
+            self._refuse_when_closed()
             self._line.enter()
             try:
                 self._writer.execute("BEGIN IMMEDIATE")
@@ -154,6 +177,10 @@ class SqliteStore(Store):
             raise
         self._batch = Batch()
         return self._batch
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise Unavailable("the hall is closed", hint="The hub has stopped: start it, then try again.")
 
     def _undo(self, batch: Batch, reason: BaseException) -> None:
         """Take back one block; where SQLite already took back everything, the whole batch has failed."""
@@ -190,8 +217,11 @@ class SqliteStore(Store):
             yield tx, self._writer.execute
 
     def check(self) -> str | None:
-        with self.read() as tx:
-            found = str(tx.value("quick_check"))
+        try:
+            with self.read() as tx:
+                found = str(tx.value("quick_check"))
+        except DAMAGE as error:
+            found = str(error)
         return None if found == "ok" else found
 
     def copy_to(self, path: Path) -> None:
@@ -204,11 +234,15 @@ class SqliteStore(Store):
             target.close()
 
     def close(self) -> None:
+        """A write that comes later is refused; one that runs is waited for."""
         self._turns.take()
-        self._writer.close()
-        while self._readers:
-            self._readers.pop().close()
-        self._line.close()
+        if not self._closed:
+            self._closed = True
+            self._writer.close()
+            while self._readers:
+                self._readers.pop().close()
+            self._line.close()
+        self._turns.give()
 
 
 def _as_dict(cursor: Any, values: tuple[Any, ...]) -> Row:

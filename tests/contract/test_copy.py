@@ -1,0 +1,268 @@
+"""Copies of a hall: while it is in use, from either database to either, whole or not at all."""
+
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from crewhall.errors import Conflict, Failure, InvalidInput, NotFound, Unavailable
+from crewhall.store.copy import backup, restore
+from crewhall.store.events import DAY_MS, events_after, prune
+from crewhall.store.migrate import Step, migrate, steps
+from crewhall.store.open import connect, open_store
+from crewhall.store.sql import Queries
+from crewhall.store.transaction import Store, Work
+from tests.conftest import BOTH, eventually
+from tests.contract.writer import PATIENCE
+
+QUERIES = """
+-- name: hall_facts
+-- The hall's facts, but its own.
+SELECT key, value FROM hall WHERE key <> 'events_pruned_through' ORDER BY key;
+
+-- name: token_ids
+-- The ids of all tokens, and a column that is often null.
+SELECT id, expires_at FROM token ORDER BY id;
+
+-- name: token_new
+-- A token.
+INSERT INTO token (id, hash, kind, label, created_at) VALUES (:id, :id, 'operator', 'ünïcode', 1);
+
+-- name: repository_new
+-- A row of a table that came with the second step.
+INSERT INTO repository (id, path, name, created_at, updated_at) VALUES ('rp_1', '/r', 'r', 1, 1);
+
+-- name: repository_ids
+-- The ids of all repositories.
+SELECT id FROM repository;
+"""
+MANY = 2500  # more than one chunk
+
+
+@pytest.fixture
+def open_hall(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[str], Store]]:
+    """A new hall in the database asked for."""
+    halls: list[Store] = []
+
+    def new(kind: str) -> Store:
+        url = str(tmp_path / f"{len(halls)}" / "hall.db")
+        if kind == "postgres":
+            url = request.getfixturevalue("cluster").create()
+        halls.append(open_store(url, Queries([QUERIES])))
+        return halls[-1]
+
+    yield new
+    for hall in halls:
+        hall.close()
+
+
+@pytest.fixture(params=BOTH)
+def hall(request: pytest.FixtureRequest, open_hall: Callable[[str], Store]) -> Store:
+    return open_hall(request.param)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    return folder
+
+
+def note(store: Store, *keys: str, now: int = 1) -> None:
+    with store.write(Work("operator", None, now)) as tx:
+        for key in keys:
+            tx.run("hall_set", key=key, value=f"value of {key}")
+            tx.event("hall.set", key, data='{"é": "\\u2603"}')
+
+
+def content(store: Store) -> tuple[object, ...]:
+    with store.read() as tx:
+        return tx.all("hall_facts"), tx.all("token_ids"), events_after(tx, 0, 1_000_000)
+
+
+def numbers(store: Store) -> list[int]:
+    with store.read() as tx:
+        return [event["seq"] for event in events_after(tx, 0, 1_000_000)]
+
+
+@pytest.mark.parametrize("to", BOTH)
+def test_a_hall_moves_from_either_database_to_either_and_its_numbers_go_on(
+    hall: Store, open_hall: Callable[[str], Store], folder: Path, to: str
+) -> None:
+    note(hall, *(f"k{number}" for number in range(MANY)))
+    with hall.write(Work("operator", None, 1)) as tx:
+        tx.run("token_new", id="to_1")
+    file = folder / "hall.backup"
+    assert backup(hall, file) == 2 * MANY + 1
+    other = open_hall(to)
+    assert restore(file, other, replace=False) == 2 * MANY + 1
+    assert content(other) == content(hall)
+    note(other, "next")
+    assert numbers(other)[-1] == MANY + 1
+    assert [item.name for item in folder.iterdir()] == ["hall.backup"]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_backup_is_itself_a_hall_that_can_be_served(hall: Store, folder: Path) -> None:
+    note(hall, "a", "b")
+    backup(hall, folder / "b.db")
+    served = open_store(str(folder / "b.db"), Queries([QUERIES]))
+    assert content(served) == content(hall) and served.check() is None
+    note(served, "c")
+    assert numbers(served) == [1, 2, 3]
+    note(hall, "not in the backup")
+    assert restore(folder / "b.db", hall, replace=True) == 6  # what the served one has only in its -wal, too
+    assert content(hall) == content(served)
+    served.close()
+
+
+def test_a_backup_is_one_moment_of_a_hall_while_writers_go_on(hall: Store, folder: Path) -> None:
+    ended = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not ended.is_set():
+            note(hall, f"left {number}", f"right {number}")  # in one transaction: a backup has both or neither
+            number += 1
+
+    writers = [threading.Thread(target=write) for _ in range(2)]
+    for thread in writers:
+        thread.start()
+    try:
+        eventually(lambda: numbers(hall))
+        for number in range(3):
+            backup(hall, folder / f"{number}")
+            note(hall, f"left after {number}", f"right after {number}")
+    finally:
+        ended.set()
+        for thread in writers:
+            thread.join(PATIENCE)
+    for number in range(3):
+        copy = open_store(str(folder / f"{number}"), Queries([QUERIES]))
+        with copy.read() as tx:
+            keys = [row["key"].split(maxsplit=1) for row in tx.all("hall_facts")]
+            events = [event["subject"] for event in events_after(tx, 0, 1_000_000)]
+        copy.close()
+        lefts, rights = ({n for side, n in keys if side == which} for which in ("left", "right"))
+        assert lefts == rights and lefts
+        assert {" ".join(key) for key in keys} == set(events)
+
+
+def test_numbers_go_on_where_all_events_were_forgotten_before_the_backup(
+    hall: Store, open_hall: Callable[[str], Store], folder: Path
+) -> None:
+    note(hall, "a", "b", "c")
+    with hall.write(Work("operator", None, 50 * DAY_MS)) as tx:
+        prune(tx, 50 * DAY_MS, 1, 1)
+    backup(hall, folder / "b")
+    for kind in BOTH:
+        other = open_hall(kind)
+        restore(folder / "b", other, replace=False)
+        note(other, "next")
+        assert numbers(other) == [4]
+    with pytest.raises(Conflict):
+        restore(folder / "b", hall, replace=False)  # a hall that has forgotten is not a new one
+
+
+def test_a_name_that_is_taken_is_refused_and_kept(hall: Store, folder: Path) -> None:
+    (folder / "taken").write_text("mine")
+    with pytest.raises(Conflict, match="taken exists"):
+        backup(hall, folder / "taken")
+    assert (folder / "taken").read_text() == "mine"
+    assert [item.name for item in folder.iterdir()] == ["taken"]
+
+
+def test_a_backup_that_fails_leaves_nothing(hall: Store, folder: Path) -> None:
+    hall.close()
+    with pytest.raises(Failure):
+        backup(hall, folder / "b")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_hall_in_use_is_refused_unless_it_is_to_be_replaced(
+    hall: Store, open_hall: Callable[[str], Store], folder: Path
+) -> None:
+    source = open_hall("sqlite")
+    note(source, "theirs")
+    backup(source, folder / "b")
+    note(hall, "ours", "ours too")
+    before = content(hall)
+    with pytest.raises(Conflict, match="in use: it has counted 2 events") as refused:
+        restore(folder / "b", hall, replace=False)
+    assert "--replace" in refused.value.hint
+    assert content(hall) == before
+    restore(folder / "b", hall, replace=True)
+    assert content(hall) == content(source)
+
+
+def test_an_older_backup_is_brought_up_to_date_and_left_as_it_is(hall: Store, folder: Path) -> None:
+    file = folder / "old.db"
+    old = connect(str(file), Queries([QUERIES]))
+    migrate(old, steps("sqlite")[:1])
+    note(old, "from the old days")
+    old.close()
+    (folder / "old.db.line").unlink()
+    bytes_before = file.read_bytes()
+    note(hall, "ours")
+    with hall.write(Work("operator", None, 1)) as tx:
+        tx.run("repository_new")
+    restore(file, hall, replace=True)
+    with hall.read() as tx:
+        assert [row["key"] for row in tx.all("hall_facts")] == ["from the old days"]
+        assert tx.all("repository_ids") == []  # a table that the old schema did not have
+    assert file.read_bytes() == bytes_before
+    assert [item.name for item in folder.iterdir()] == ["old.db"]
+
+
+@pytest.mark.parametrize(
+    "what", ["text", "nothing", "another program's", "torn", "overwritten", "bad text", "bad schema"]
+)
+def test_a_file_that_is_no_whole_backup_is_refused_and_the_hall_stays(
+    hall: Store, open_hall: Callable[[str], Store], folder: Path, what: str
+) -> None:
+    file = folder / "b"
+    source = open_hall("sqlite")
+    note(source, *(f"k{number}" for number in range(300)))
+    backup(source, file)
+    whole = file.read_bytes()
+    if what == "another program's":
+        file.unlink()
+        other = connect(str(file), Queries([]))
+        migrate_other(other)
+        whole = file.read_bytes()
+        (folder / "b.line").unlink()
+    damaged = {
+        "text": b"these are my notes\n" * 400,
+        "nothing": b"",
+        "another program's": whole,
+        "torn": whole[: len(whole) // 2],
+        "overwritten": whole[:8192] + b"\xa5" * 16384 + whole[24576:],
+        "bad text": whole.replace(b"value of k7", b"value \xff\xfe k7"),
+        "bad schema": whole.replace(b"CREATE TABLE hall", b"CREATE \xff\xfe\xfdLE hall"),
+    }
+    file.write_bytes(damaged[what])
+    note(hall, "ours")
+    before = content(hall)
+    with pytest.raises(InvalidInput, match="is no whole backup of a hall") as refused:
+        restore(file, hall, replace=True)
+    assert str(file) in refused.value.message and refused.value.hint
+    assert content(hall) == before
+    assert [item.name for item in folder.iterdir()] == ["b"]
+
+
+def migrate_other(store: Store) -> None:
+    with store.reshape() as (_, execute):
+        execute("CREATE TABLE moz_places (id integer)")
+    store.close()
+
+
+def test_a_missing_file_and_a_backup_of_a_newer_program_are_refused(hall: Store, folder: Path) -> None:
+    with pytest.raises(NotFound, match="there is no file"):
+        restore(folder / "missing", hall, replace=True)
+    newer = connect(str(folder / "newer"), Queries([]))
+    migrate(newer, [*steps("sqlite"), Step(9000, "9000_future", "CREATE TABLE future (id text);\n")])
+    newer.close()
+    with pytest.raises(Unavailable, match="schema 9000"):
+        restore(folder / "newer", hall, replace=True)
