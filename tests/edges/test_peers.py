@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from crewhall.outside.peers import Address, peer_uid
+from crewhall.outside.peers import Address, by_table, peer_uid
 from tests.conftest import eventually
 
 
@@ -45,7 +45,7 @@ def ends(server: socket.socket) -> tuple[Address, Address]:
 def test_the_user_at_the_other_end_is_known(family: int, bind_to: str, connect_to: str, seen: str) -> None:
     with connection(family, bind_to, connect_to) as (_, server):
         assert server.getpeername()[0] == seen
-        assert peer_uid(*ends(server)) == os.getuid()
+        assert peer_uid(*ends(server)) == by_table(*ends(server)) == os.getuid()
 
 
 def test_a_closed_connection_is_nobodys() -> None:
@@ -55,6 +55,7 @@ def test_a_closed_connection_is_nobodys() -> None:
         client.close()
         assert server.recv(1) == b""
         assert peer_uid(client_at, server_at) is None
+        assert by_table(client_at, server_at) is None
         server.close()
         eventually(lambda: peer_uid(client_at, server_at) is None)
 
@@ -81,6 +82,14 @@ def test_an_address_of_another_machine_is_nobodys() -> None:
 
 def test_a_connection_that_never_was_is_nobodys() -> None:
     assert peer_uid(("127.0.0.1", 1), ("127.0.0.1", 2)) is None
+    assert by_table(("127.0.0.1", 1), ("127.0.0.1", 2)) is None
     with connection(socket.AF_INET, "127.0.0.1", "127.0.0.1") as (_, server):
         client_at, server_at = ends(server)
         assert peer_uid(client_at, (server_at[0], server_at[1] ^ 1)) is None
+
+
+def test_the_kernel_is_asked_for_one_connection_not_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where netlink answers, the tables (milliseconds on a large machine) are not read."""
+    monkeypatch.setattr("crewhall.outside.peers.TABLES", {})
+    with connection(socket.AF_INET, "127.0.0.1", "127.0.0.1") as (_, server):
+        assert peer_uid(*ends(server)) == os.getuid()
