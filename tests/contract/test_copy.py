@@ -195,6 +195,9 @@ def test_a_hall_in_use_is_refused_unless_it_is_to_be_replaced(
     assert content(hall) == before
     restore(folder / "b", hall, replace=True)
     assert content(hall) == content(source)
+    note(hall, "after it")
+    with hall.read() as tx:
+        assert tx.value("event_newest") == 3, "a cursor of 2 from before the restore sees what comes after it"
 
 
 def test_an_older_backup_is_brought_up_to_date_and_left_as_it_is(hall: Store, folder: Path) -> None:

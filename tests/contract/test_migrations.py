@@ -212,3 +212,13 @@ def test_a_step_may_have_a_text_for_each_database(tmp_path: Path, monkeypatch: p
 def test_the_steps_of_the_program_are_numbered_without_a_gap(dialect: str) -> None:
     known = steps(dialect)
     assert [step.number for step in known] == list(range(1, len(known) + 1))
+
+
+def test_a_step_may_hold_any_text(database: str) -> None:
+    """A step has no parameters: percent signs and colons in it are its own."""
+    store = connect(database, Queries(["-- name: kept\nSELECT word FROM odd"]))
+    text = "CREATE TABLE odd (word text DEFAULT '100% :now');\nINSERT INTO odd (word) SELECT '%s 5%5 :x';\n"
+    migrate(store, [*steps(store.dialect.name), Step(9, "0009_odd", text)])
+    with store.read() as tx:
+        assert tx.value("kept") == "%s 5%5 :x"
+    store.close()

@@ -257,6 +257,11 @@ def test_damage_in_a_file_is_found(tmp_path: Path) -> None:
     damaged = bytearray(path.read_bytes())
     damaged[-20_000:-10_000] = b"x" * 10_000
     path.write_bytes(damaged)
-    store = connect(str(path), Queries([]))
+    store = connect(str(path), Queries(["-- name: everything\nSELECT * FROM hall"]))
     assert store.check()
+    with pytest.raises(Unavailable, match="cannot be used") as refused, store.read() as tx:
+        tx.all("everything")
+    assert "crewhall doctor" in refused.value.hint
+    with pytest.raises(Unavailable, match="malformed"), store.write(work()) as tx:
+        tx.all("everything")
     store.close()

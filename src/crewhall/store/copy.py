@@ -87,20 +87,21 @@ def _copy(source: Store, target: Store) -> int:
     tables = [name for name in source.tables() if name not in NOT_COPIED]
     source.texts |= {f"all of {table}": f"SELECT * FROM {table}" for table in tables}  # noqa: S608
     with source.read() as tx, target.reshape() as (put, execute):
+        counted = put.value("event_newest")  # a follower's cursor from before a restore must stay in the past
         for table in tables:
             execute(f"DELETE FROM {table}")  # noqa: S608 - the names come from the schema
             for rows in tx.chunks(f"all of {table}", CHUNK):
                 target.texts[f"into {table}"] = _insert(table, rows[0], target)
                 put.many(f"into {table}", rows)
                 total += len(rows)
-        put.run("event_number_set")
+        put.run("event_number_set", least=counted)
     return total
 
 
 def _insert(table: str, row: Row, target: Store) -> str:
     columns, values = ", ".join(row), ", ".join(f":{name}" for name in row)
     numbered = " OVERRIDING SYSTEM VALUE" if target.dialect.name == "postgres" and "seq" in row else ""
-    return target.dialect.render(f"INSERT INTO {table} ({columns}){numbered} VALUES ({values})")  # noqa: S608
+    return target.dialect.query(f"INSERT INTO {table} ({columns}){numbered} VALUES ({values})")  # noqa: S608
 
 
 def _remove(path: Path) -> None:

@@ -49,7 +49,7 @@ def migrate(store: Store, known: list[Step] | None = None) -> list[str]:
             execute(_RECORD)
             if step.number in {row["number"] for row in tx.all("migrations_applied")}:
                 continue  # another process was quicker
-            for statement in store.dialect.render(step.text).split(";\n"):
+            for statement in store.dialect.marked(step.text).split(";\n"):
                 if statement.strip():
                     execute(statement)
             tx.run("migration_note", number=step.number, name=step.name, now=store.now())

@@ -72,7 +72,10 @@ class PostgresStore(Store):
         def executemany(name: str, rows: Sequence[Mapping[str, Any]]) -> Any:
             connection.cursor().executemany(self.texts[name], rows)
 
-        return Tx(execute, executemany, work)
+        def stream(name: str) -> Any:
+            return connection.cursor(f"crewhall_{id(connection)}").execute(self.texts[name])
+
+        return Tx(execute, executemany, stream, work)
 
     @contextmanager
     def _connection(self) -> Iterator["psycopg.Connection[Any]"]:
@@ -115,9 +118,10 @@ class PostgresStore(Store):
                 yield tx, connection.execute
 
     def watch(self) -> None:
-        if self._listener is None:
-            self._listener = threading.Thread(target=self._listen, name="crewhall-listen", daemon=True)
-            self._listener.start()
+        with self.changed:
+            if self._listener is None:
+                self._listener = threading.Thread(target=self._listen, name="crewhall-listen", daemon=True)
+                self._listener.start()
 
     def _listen(self) -> None:
         """Turn the server's notifications into wake-ups; readers poll as well, so a lost one costs a moment."""

@@ -11,8 +11,8 @@ SELECT pg_notify('crewhall_events', '');
 SELECT table_name AS name FROM information_schema.tables WHERE table_schema = current_schema() ORDER BY 1;
 
 -- name: event_number_set
--- Go on numbering after the newest event, the forgotten ones too.
-SELECT setval(pg_get_serial_sequence('event', 'seq'), 1 + GREATEST(
+-- Go on numbering after the newest event, the forgotten ones and a least number too.
+SELECT setval(pg_get_serial_sequence('event', 'seq'), 1 + GREATEST(CAST(:least AS bigint),
          COALESCE((SELECT max(seq) FROM event), 0),
          COALESCE((SELECT CAST(value AS bigint) FROM hall WHERE key = 'events_pruned_through'), 0)), false);
 

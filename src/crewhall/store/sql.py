@@ -30,10 +30,14 @@ class Dialect:
     each: str
     parameter: str = ""
 
-    def render(self, text: str) -> str:
-        """The text as this database reads it."""
+    def marked(self, text: str) -> str:
+        """The text with the markers as this database says them."""
         text = text.replace("{serial}", self.serial).replace("{for_update}", self.for_update)
-        text = _EACH.sub(lambda m: self.each.format(name=m[1]), text)
+        return _EACH.sub(lambda m: self.each.format(name=m[1]), text)
+
+    def query(self, text: str) -> str:
+        """The text as this database's driver takes it: markers and parameters."""
+        text = self.marked(text)
         if self.parameter:
             text = _PARAMETER.sub(lambda m: self.parameter.format(name=m[1]), text.replace("%", "%%"))
         return text
@@ -75,7 +79,7 @@ class Queries(Mapping[str, str]):
         return len(self._by_name)
 
     def rendered(self, dialect: Dialect) -> dict[str, str]:
-        return {name: dialect.render(text) for name, text in self._by_name.items()}
+        return {name: dialect.query(text) for name, text in self._by_name.items()}
 
 
 def _statements(text: str) -> Iterable[tuple[str, str]]:

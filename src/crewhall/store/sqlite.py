@@ -25,6 +25,16 @@ from crewhall.store.turns import Line, Turns
 BATCH_MEMBERS = 64
 BATCH_SECONDS = 0.05
 BUSY_MS = 10_000
+# What SQLite says when the file or the disk is the trouble, and not our statement.
+TROUBLE = (
+    "SQLITE_BUSY",
+    "SQLITE_CANTOPEN",
+    "SQLITE_CORRUPT",
+    "SQLITE_FULL",
+    "SQLITE_IOERR",
+    "SQLITE_NOTADB",
+    "SQLITE_READONLY",
+)
 DAMAGE = (sqlite3.Error, UnicodeDecodeError)  # what a damaged file raises; the driver decodes messages strictly
 
 
@@ -101,7 +111,7 @@ class SqliteStore(Store):
     def _unfit(self, error: Exception) -> Unavailable:
         return Unavailable(
             f"{self.path} cannot be opened as a hall's database: {error}",
-            hint="Give the path of a hall's file, or restore one with `crewhall restore`.",
+            hint="Give the path of a hall's file. For a backup, move this one away and run `crewhall restore`.",
         )
 
     def _tx(self, connection: Any, work: Work | None = None) -> Tx:
@@ -111,7 +121,7 @@ class SqliteStore(Store):
         def executemany(name: str, rows: Sequence[Mapping[str, Any]]) -> Any:
             return connection.executemany(self.texts[name], rows)
 
-        return Tx(execute, executemany, work)
+        return Tx(execute, executemany, lambda name: connection.execute(self.texts[name]), work)
 
     @contextmanager
     def read(self) -> Iterator[Tx]:
@@ -121,11 +131,14 @@ class SqliteStore(Store):
         except IndexError:
             connection = self._connect()
             connection.execute("PRAGMA query_only=ON")
-        connection.execute("BEGIN")
         try:
+            connection.execute("BEGIN")
             yield self._tx(connection)
+        except sqlite3.Error as error:
+            raise _told(error) from error
         finally:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
             self._readers.append(connection)
 
     @contextmanager
@@ -149,7 +162,7 @@ class SqliteStore(Store):
             self._part(batch)
         batch.wait()
         if failure is not None:
-            raise failure
+            raise _told(failure)
         if tx.pending:
             self.announce()
 
@@ -243,6 +256,16 @@ class SqliteStore(Store):
                 self._readers.pop().close()
             self._line.close()
         self._turns.give()
+
+
+def _told(error: BaseException) -> BaseException:
+    """The error as a caller may see it: trouble with the file or the disk is Unavailable, the rest is a bug of ours."""
+    if not str(getattr(error, "sqlite_errorname", "")).startswith(TROUBLE):
+        return error
+    return Unavailable(
+        f"the hall's database cannot be used: {error}",
+        hint="Nothing of this call was kept. `crewhall doctor` says more; see that the disk has room.",
+    )
 
 
 def _as_dict(cursor: Any, values: tuple[Any, ...]) -> Row:

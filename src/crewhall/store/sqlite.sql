@@ -11,10 +11,10 @@ SELECT 1;
 SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name;
 
 -- name: event_number_set
--- Go on numbering after the newest event, the forgotten ones too.
+-- Go on numbering after the newest event, the forgotten ones and a least number too.
 INSERT OR REPLACE INTO sqlite_sequence (rowid, name, seq)
 SELECT (SELECT rowid FROM sqlite_sequence WHERE name = 'event'), 'event',
-       max(COALESCE((SELECT max(seq) FROM event), 0),
+       max(:least, COALESCE((SELECT max(seq) FROM event), 0),
            COALESCE((SELECT CAST(value AS integer) FROM hall WHERE key = 'events_pruned_through'), 0));
 
 -- name: quick_check

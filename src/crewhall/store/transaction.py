@@ -9,7 +9,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -47,6 +47,7 @@ class Tx:
 
     _execute: Callable[[str, Mapping[str, Any]], Any]
     _executemany: Callable[[str, Sequence[Mapping[str, Any]]], Any]
+    _stream: Callable[[str], Any]
     work: Work | None = None
     pending: list[Row] = field(default_factory=list)
 
@@ -76,10 +77,10 @@ class Tx:
             self._executemany(name, rows)
 
     def chunks(self, name: str, size: int) -> Iterator[list[Row]]:
-        """The query's rows, some at a time."""
-        cursor = self._execute(name, {})
-        while rows := cursor.fetchmany(size):
-            yield rows
+        """The query's rows, some at a time, so that a large table is never in memory as a whole."""
+        with closing(self._stream(name)) as cursor:
+            while rows := cursor.fetchmany(size):
+                yield rows
 
     def event(
         self,
