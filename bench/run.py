@@ -168,6 +168,8 @@ def growth() -> None:
         held = size
         for name, probe in probes.items():
             times = []
+            for _ in range(20):
+                probe()
             for _ in range(60):
                 began = time.perf_counter()
                 probe()

@@ -157,8 +157,7 @@ class Hub:
         """The actor behind a request. Raises Unauthorized."""
         if credentials.needs_no_look:
             return identity.OPERATOR
-        with self.store.read() as tx:
-            return identity.identify(tx, credentials, self.clock())
+        return identity.identify(self.store, credentials, self.clock())
 
     def call(
         self,

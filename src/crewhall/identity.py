@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crewhall.errors import Unauthorized
-from crewhall.store.transaction import Tx
+from crewhall.store.transaction import Look, Tx
 
 ID_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 LINK_MS = 15 * 60_000
@@ -75,12 +75,12 @@ def hash_of(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
-def identify(tx: Tx, credentials: Credentials, now: int) -> Actor:
+def identify(look: Look, credentials: Credentials, now: int) -> Actor:
     """The actor these credentials stand for. Raises Unauthorized; a wrong token is never taken for none."""
     if credentials.token is not None:
-        return _by_token(tx, credentials.token, ("operator", "agent"), now)
+        return _by_token(look, credentials.token, ("operator", "agent"), now)
     if credentials.cookie is not None:
-        return _by_token(tx, credentials.cookie, ("browser",), now)
+        return _by_token(look, credentials.cookie, ("browser",), now)
     if credentials.is_local:
         return OPERATOR
     raise Unauthorized(
@@ -89,8 +89,8 @@ def identify(tx: Tx, credentials: Credentials, now: int) -> Actor:
     )
 
 
-def _by_token(tx: Tx, token: str, kinds: tuple[str, ...], now: int) -> Actor:
-    row = tx.one("token_find", hash=hash_of(token), now=now)
+def _by_token(look: Look, token: str, kinds: tuple[str, ...], now: int) -> Actor:
+    row = look.one("token_find", hash=hash_of(token), now=now)
     if row is None or row["kind"] not in kinds:
         raise Unauthorized(
             "this token is wrong, expired or revoked",

@@ -18,7 +18,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from crewhall.errors import Failure, Unavailable
 from crewhall.store.sql import POSTGRES, Queries
-from crewhall.store.transaction import Store, Tx, Work
+from crewhall.store.transaction import Row, Store, Tx, Work
 
 CONNECT_SECONDS = 10
 CLOCK_SECONDS = 60
@@ -95,6 +95,10 @@ class PostgresStore(Store):
             connection.read_only, connection.isolation_level = True, IsolationLevel.REPEATABLE_READ
             with connection.transaction(force_rollback=True):
                 yield self._tx(connection)
+
+    def one(self, name: str, /, **params: Any) -> Row | None:
+        with self._connection() as connection:
+            return self._tx(connection).one(name, **params)
 
     @contextmanager
     def write(self, work: Work) -> Iterator[Tx]:

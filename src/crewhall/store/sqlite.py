@@ -114,6 +114,15 @@ class SqliteStore(Store):
             hint="Give the path of a hall's file. For a backup, move this one away and run `crewhall restore`.",
         )
 
+    def _told(self, error: BaseException) -> BaseException:
+        """The error as a caller may see it: trouble with file or disk is Unavailable, the rest is a bug of ours."""
+        if not str(getattr(error, "sqlite_errorname", "")).startswith(TROUBLE):
+            return error
+        return Unavailable(
+            f"the hall's database {self.path} cannot be used: {error}",
+            hint="Nothing of this call was kept. `crewhall doctor` says more; see that the disk has room.",
+        )
+
     def _tx(self, connection: Any, work: Work | None = None) -> Tx:
         def execute(name: str, params: Mapping[str, Any]) -> Any:
             return connection.execute(self.texts[name], params)
@@ -124,7 +133,7 @@ class SqliteStore(Store):
         return Tx(execute, executemany, lambda name: connection.execute(self.texts[name]), work)
 
     @contextmanager
-    def read(self) -> Iterator[Tx]:
+    def _reader(self) -> Iterator[Any]:
         self._refuse_when_closed()
         try:
             connection = self._readers.pop()
@@ -132,14 +141,24 @@ class SqliteStore(Store):
             connection = self._connect()
             connection.execute("PRAGMA query_only=ON")
         try:
-            connection.execute("BEGIN")
-            yield self._tx(connection)
+            yield connection
         except sqlite3.Error as error:
-            raise _told(error) from error
+            raise self._told(error) from error
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             self._readers.append(connection)
+
+    @contextmanager
+    def read(self) -> Iterator[Tx]:
+        with self._reader() as connection:
+            connection.execute("BEGIN")
+            yield self._tx(connection)
+
+    def one(self, name: str, /, **params: Any) -> Row | None:
+        with self._reader() as connection:
+            rows: list[Row] = connection.execute(self.texts[name], params).fetchmany(1)
+            return rows[0] if rows else None
 
     @contextmanager
     def write(self, work: Work) -> Iterator[Tx]:
@@ -162,7 +181,7 @@ class SqliteStore(Store):
             self._part(batch)
         batch.wait()
         if failure is not None:
-            raise _told(failure)
+            raise self._told(failure)
         if tx.pending:
             self.announce()
 
@@ -256,16 +275,6 @@ class SqliteStore(Store):
                 self._readers.pop().close()
             self._line.close()
         self._turns.give()
-
-
-def _told(error: BaseException) -> BaseException:
-    """The error as a caller may see it: trouble with the file or the disk is Unavailable, the rest is a bug of ours."""
-    if not str(getattr(error, "sqlite_errorname", "")).startswith(TROUBLE):
-        return error
-    return Unavailable(
-        f"the hall's database cannot be used: {error}",
-        hint="Nothing of this call was kept. `crewhall doctor` says more; see that the disk has room.",
-    )
 
 
 def _as_dict(cursor: Any, values: tuple[Any, ...]) -> Row:

@@ -41,6 +41,12 @@ class Work:
     before_commit: Callable[[], None] = lambda: None
 
 
+class Look(Protocol):
+    """What can answer one query: a transaction, or a store on its own."""
+
+    def one(self, name: str, /, **params: Any) -> Row | None: ...
+
+
 @dataclass
 class Tx:
     """One transaction: named queries in, rows out. Events are kept back and written last."""
@@ -132,6 +138,10 @@ class Store(ABC):
     @abstractmethod
     def read(self) -> AbstractContextManager[Tx]:
         """A snapshot to read from."""
+
+    @abstractmethod
+    def one(self, name: str, /, **params: Any) -> Row | None:
+        """The row of one query, without the cost of a transaction: a single statement is its own snapshot."""
 
     @abstractmethod
     def write(self, work: Work) -> AbstractContextManager[Tx]:
