@@ -12,7 +12,7 @@ from typing import Any
 import pysqlite3.dbapi2 as sqlite3
 import pytest
 
-from crewhall.edges.cli import running_hub
+from crewhall.edges.ask import running_hub
 from tests.conftest import eventually
 from tests.edges.program import Program, Up, ask
 from tests.edges.test_cli import assert_error, body

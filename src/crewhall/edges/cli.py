@@ -5,21 +5,20 @@ It starts quickly: when a hub runs, it is asked over HTTP, and only the standard
 runs, the same call goes through the door in this process.
 """
 
-import http.client
 import json
 import logging
 import os
 import sys
-import urllib.parse
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from crewhall import __version__
-from crewhall.config import Settings, from_environment
+from crewhall.config import from_environment
 from crewhall.edges import show
-from crewhall.edges.words import typed
-from crewhall.errors import Failure, InvalidInput, NotFound, Unauthorized, Unavailable, every_failure
+from crewhall.edges.ask import Hall, running_hub
+from crewhall.edges.words import arguments_of
+from crewhall.errors import Failure, InvalidInput, NotFound, Unavailable, every_failure
 
 USAGE = """\
 usage: crewhall [--home DIR] [--json] [--debug] <command> …
@@ -34,7 +33,6 @@ usage: crewhall [--home DIR] [--json] [--debug] <command> …
   <noun> <verb> …             any tool; `crewhall <noun>` lists the verbs, `--help` after one explains it
 """
 FLAGS = {"--json": False, "--debug": False, "--help": False, "-h": False, "--version": False, "--home": True}
-CONNECT_SECONDS = 5
 
 
 def main() -> None:
@@ -115,83 +113,6 @@ def tell(body: Mapping[str, Any], flags: Mapping[str, str]) -> int:
 # A tool as a command
 
 
-class Hall:
-    """The way to a hall's tools: through its hub when one runs, through the door in this process when not."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-        self.url = running_hub(settings.home)
-        self._token = os.environ.get("CREWHALL_TOKEN") or _operator_token(settings.home)
-
-    def tools(self) -> list[dict[str, Any]]:
-        if self.url is not None:
-            status, body = self._ask("GET", "/api/v1/tools")
-            if status == 200:
-                tools: list[dict[str, Any]] = body["tools"]
-                return tools
-            raise Unauthorized(body["message"], hint=body["hint"])
-        from crewhall.edges.local import described_tools  # noqa: PLC0415 - the slow imports
-
-        return described_tools()
-
-    def call(self, tool: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-        """The tool's body, and whether it succeeded."""
-        if self.url is not None:
-            status, body = self._ask("POST", f"/api/v1/{'/'.join(tool['command'])}", arguments)
-            return body, status == 200
-        from crewhall.edges.local import call_here  # noqa: PLC0415
-
-        return call_here(self.settings, tool["name"], arguments, os.environ.get("CREWHALL_TOKEN"))
-
-    def _ask(self, method: str, path: str, arguments: Mapping[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        assert self.url is not None
-        place = urllib.parse.urlsplit(self.url)
-        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=CONNECT_SECONDS)
-        headers = {"Content-Type": "application/json"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
-        try:
-            connection.connect()
-            assert connection.sock is not None
-            connection.sock.settimeout(self.settings["tool.timeout"] + 30)
-            connection.request(method, path, json.dumps(arguments) if arguments is not None else None, headers)
-            answer = connection.getresponse()
-            body: dict[str, Any] = json.loads(answer.read())
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise Unavailable(
-                f"the hub at {self.url} broke off: {error}",
-                hint="It may have happened: look before you repeat it. `crewhall status` tells whether it runs.",
-            ) from None
-        finally:
-            connection.close()
-        return answer.status, body
-
-
-def running_hub(home: Path) -> str | None:
-    """The address of this node's hub, or None when none listens there.
-
-    The port of a hub that was killed may be a stranger's by now, and the token is not for strangers.
-    """
-    try:
-        told = json.loads((home / "hub.json").read_text("utf-8"))
-        url = str(told["url"])
-        os.kill(int(told["pid"]), 0)
-        place = urllib.parse.urlsplit(url)
-        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=CONNECT_SECONDS)
-        connection.connect()
-        connection.close()
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return url
-
-
-def _operator_token(home: Path) -> str | None:
-    try:
-        return (home / "operator.token").read_text("utf-8").strip()
-    except (OSError, ValueError):
-        return None
-
-
 def tool_command(hall: Hall, flags: dict[str, str], rest: list[str], asks_help: bool) -> int:
     tools = hall.tools()
     noun, verb = rest[0], rest[1] if len(rest) > 1 else ""
@@ -214,65 +135,12 @@ def tool_command(hall: Hall, flags: dict[str, str], rest: list[str], asks_help: 
     return say(json.dumps(body, ensure_ascii=False) if "--json" in flags else show.result(body))
 
 
-def arguments_of(tool: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
-    """A tool's arguments from the command line.
-
-    `--some-name value` gives some_name, more than once for a list; words without a name fill the required
-    arguments in their order; `--input JSON` (or `-` for stdin) gives all at once. The door judges what comes of it.
-    """
-    schema = tool["input_schema"]
-    texts: dict[str, list[str]] = {}
-    given: dict[str, Any] = {}
-    free = list(schema.get("required", []))
-    waiting = list(words)
-    while waiting:
-        word = waiting.pop(0)
-        if not word.startswith("--"):
-            if not free:
-                raise InvalidInput(f"'{word}' has no place", hint=show.usage(tool).splitlines()[0])
-            texts.setdefault(free.pop(0), []).append(word)
-            continue
-        name, equals, value = word[2:].partition("=")
-        name = name.replace("-", "_")
-        if not equals:
-            value = _value(schema, name, waiting)
-        if name == "input":
-            given |= _whole_input(value)
-        else:
-            texts.setdefault(name, []).append(value)
-            free = [other for other in free if other != name]
-    properties = schema["properties"]
-    return given | {name: typed(properties.get(name, {"type": "string"}), values) for name, values in texts.items()}
-
-
-def _value(schema: Mapping[str, Any], name: str, waiting: list[str]) -> str:
-    """The word that follows `--name`. A switch needs none; neither does a name that the door will refuse."""
-    is_known = name == "input" or name in schema["properties"]
-    is_switch = schema["properties"].get(name, {}).get("type") == "boolean"
-    if waiting and not waiting[0].startswith("--") and (not is_switch or waiting[0] in ("true", "false")):
-        return waiting.pop(0)
-    if is_known and not is_switch:
-        flag = f"--{name.replace('_', '-')}"
-        raise InvalidInput(f"{flag} needs a value", hint=f"One that begins with -- is given as {flag}=VALUE.")
-    return "true"
-
-
-def _whole_input(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(sys.stdin.read() if text == "-" else text)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise InvalidInput("--input is not a JSON object", hint="""Such as --input '{"name": "ada"}'.""")
-    return value
-
-
 # Commands about the hall itself
 
 
 def up_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
     options = options_of(rest, {"--port": "server.port", "--host": "server.host"})
-    from crewhall.edges.local import serve_here  # noqa: PLC0415
+    from crewhall.edges.local import serve_here
 
     return serve_here(from_environment(settings_flags | options), say)
 
@@ -282,12 +150,12 @@ def status_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: 
     hall = Hall(from_environment(settings_flags))
     facts: dict[str, Any]
     if hall.url is not None:
-        status, facts = hall._ask("GET", "/api/v1/hub")
+        status, facts = hall.ask("GET", "/api/v1/hub")
         if status != 200:
             return tell(facts, flags)
         facts = {"running": True, "url": hall.url} | facts
     else:
-        from crewhall.edges.local import status_here  # noqa: PLC0415
+        from crewhall.edges.local import status_here
 
         facts = {"running": False} | status_here(hall.settings)
     facts = {"home": str(hall.settings.home)} | facts
@@ -300,14 +168,14 @@ def link_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: li
     url = running_hub(settings.home)
     if url is None:
         raise Unavailable("no hub of this hall runs here", hint="Start one with `crewhall up`; it prints a link.")
-    from crewhall.edges.local import link_here  # noqa: PLC0415
+    from crewhall.edges.local import link_here
 
     return say(link_here(settings, url))
 
 
 def backup_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
     target = Path(one_word(rest, "FILE"))
-    from crewhall.edges.local import backup_here  # noqa: PLC0415
+    from crewhall.edges.local import backup_here
 
     rows = backup_here(from_environment(settings_flags), target)
     return say(json.dumps({"file": rest[0], "rows": rows}) if "--json" in flags else f"{rows} rows are in {rest[0]}")
@@ -319,7 +187,7 @@ def restore_command(settings_flags: dict[str, Any], flags: dict[str, str], rest:
     settings = from_environment(settings_flags)
     if running_hub(settings.home) is not None:
         raise Unavailable("a hub of this hall runs here", hint="Stop it first, then restore.")
-    from crewhall.edges.local import restore_here  # noqa: PLC0415
+    from crewhall.edges.local import restore_here
 
     rows = restore_here(settings, Path(name), replace)
     return say(json.dumps({"file": name, "rows": rows}) if "--json" in flags else f"{rows} rows are back from {name}")
@@ -328,7 +196,7 @@ def restore_command(settings_flags: dict[str, Any], flags: dict[str, str], rest:
 def doctor_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
     options_of(rest, {})
     settings = from_environment(settings_flags)
-    from crewhall.edges.doctor import examine  # noqa: PLC0415
+    from crewhall.edges.doctor import examine
 
     findings = examine(settings, running_hub(settings.home))
     say(json.dumps({"findings": findings}) if "--json" in flags else show.findings(findings))

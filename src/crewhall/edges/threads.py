@@ -58,14 +58,14 @@ class Threads:
     """So many threads that take jobs in the order in which they came."""
 
     def __init__(self, count: int, name: str) -> None:
-        self._jobs: SimpleQueue[Job[object] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Job[Any] | None] = SimpleQueue()
         self._threads = [threading.Thread(target=self._work, name=f"{name}-{n}", daemon=True) for n in range(count)]
         for thread in self._threads:
             thread.start()
 
     def start(self, function: Callable[[], ResultT]) -> Job[ResultT]:
         job = Job(function)
-        self._jobs.put(job)  # type: ignore[arg-type]
+        self._jobs.put(job)
         return job
 
     def _work(self) -> None:

@@ -1,8 +1,12 @@
 """Words to values: what a query string or a command line says, typed as the tool's schema asks."""
 
 import json
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from crewhall.edges.show import usage
+from crewhall.errors import InvalidInput
 
 
 def typed(schema: dict[str, Any], texts: Iterable[str]) -> Any:
@@ -40,3 +44,56 @@ def _kinds(schema: dict[str, Any]) -> set[str]:
 
 def _option(schema: dict[str, Any], kind: str) -> dict[str, Any]:
     return next(option for option in schema.get("anyOf", [schema]) if option.get("type") == kind)
+
+
+def arguments_of(tool: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
+    """A tool's arguments from the command line.
+
+    `--some-name value` gives some_name, more than once for a list; words without a name fill the required
+    arguments in their order; `--input JSON` (or `-` for stdin) gives all at once. The door judges what comes of it.
+    """
+    schema = tool["input_schema"]
+    texts: dict[str, list[str]] = {}
+    given: dict[str, Any] = {}
+    free = list(schema.get("required", []))
+    waiting = list(words)
+    while waiting:
+        word = waiting.pop(0)
+        if not word.startswith("--"):
+            if not free:
+                raise InvalidInput(f"'{word}' has no place", hint=usage(tool).splitlines()[0])
+            texts.setdefault(free.pop(0), []).append(word)
+            continue
+        name, equals, value = word[2:].partition("=")
+        name = name.replace("-", "_")
+        if not equals:
+            value = _value(schema, name, waiting)
+        if name == "input":
+            given |= _whole_input(value)
+        else:
+            texts.setdefault(name, []).append(value)
+            free = [other for other in free if other != name]
+    properties = schema["properties"]
+    return given | {name: typed(properties.get(name, {"type": "string"}), values) for name, values in texts.items()}
+
+
+def _value(schema: Mapping[str, Any], name: str, waiting: list[str]) -> str:
+    """The word that follows `--name`. A switch needs none; neither does a name that the door will refuse."""
+    is_known = name == "input" or name in schema["properties"]
+    is_switch = schema["properties"].get(name, {}).get("type") == "boolean"
+    if waiting and not waiting[0].startswith("--") and (not is_switch or waiting[0] in ("true", "false")):
+        return waiting.pop(0)
+    if is_known and not is_switch:
+        flag = f"--{name.replace('_', '-')}"
+        raise InvalidInput(f"{flag} needs a value", hint=f"One that begins with -- is given as {flag}=VALUE.")
+    return "true"
+
+
+def _whole_input(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(sys.stdin.read() if text == "-" else text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidInput("--input is not a JSON object", hint="""Such as --input '{"name": "ada"}'.""")
+    return value

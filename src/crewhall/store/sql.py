@@ -10,7 +10,7 @@ Parameters are `:name`. What the two databases really say differently is a marke
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -72,7 +72,7 @@ class Queries(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         return self._by_name[name]
 
-    def __iter__(self) -> "Iterable[str]":  # type: ignore[override]
+    def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)
 
     def __len__(self) -> int:

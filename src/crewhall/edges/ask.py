@@ -1,0 +1,92 @@
+"""How the command line reaches a hall's tools: through the hub that runs, or through the door in its own process."""
+
+import http.client
+import json
+import os
+import urllib.parse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from crewhall.config import Settings
+from crewhall.errors import Unauthorized, Unavailable
+
+CONNECT_SECONDS = 5
+
+
+class Hall:
+    """The way to a hall's tools: through its hub when one runs, through the door in this process when not."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.url = running_hub(settings.home)
+        self._token = os.environ.get("CREWHALL_TOKEN") or _operator_token(settings.home)
+
+    def tools(self) -> list[dict[str, Any]]:
+        if self.url is not None:
+            status, body = self.ask("GET", "/api/v1/tools")
+            if status == 200:
+                tools: list[dict[str, Any]] = body["tools"]
+                return tools
+            raise Unauthorized(body["message"], hint=body["hint"])
+        from crewhall.edges.local import described_tools
+
+        return described_tools()
+
+    def call(self, tool: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+        """The tool's body, and whether it succeeded."""
+        if self.url is not None:
+            status, body = self.ask("POST", f"/api/v1/{'/'.join(tool['command'])}", arguments)
+            return body, status == 200
+        from crewhall.edges.local import call_here
+
+        return call_here(self.settings, tool["name"], arguments, os.environ.get("CREWHALL_TOKEN"))
+
+    def ask(self, method: str, path: str, arguments: Mapping[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        """The hub's HTTP status and body. Raises Unavailable when it breaks off."""
+        assert self.url is not None
+        place = urllib.parse.urlsplit(self.url)
+        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=CONNECT_SECONDS)
+        headers = {"Content-Type": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        try:
+            connection.connect()
+            assert connection.sock is not None
+            connection.sock.settimeout(self.settings["tool.timeout"] + 30)
+            connection.request(method, path, json.dumps(arguments) if arguments is not None else None, headers)
+            answer = connection.getresponse()
+            body: dict[str, Any] = json.loads(answer.read())
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise Unavailable(
+                f"the hub at {self.url} broke off: {error}",
+                hint="It may have happened: look before you repeat it. `crewhall status` tells whether it runs.",
+            ) from None
+        finally:
+            connection.close()
+        return answer.status, body
+
+
+def running_hub(home: Path) -> str | None:
+    """The address of this node's hub, or None when none listens there.
+
+    The port of a hub that was killed may be a stranger's by now, and the token is not for strangers.
+    """
+    try:
+        told = json.loads((home / "hub.json").read_text("utf-8"))
+        url = str(told["url"])
+        os.kill(int(told["pid"]), 0)
+        place = urllib.parse.urlsplit(url)
+        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=CONNECT_SECONDS)
+        connection.connect()
+        connection.close()
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return url
+
+
+def _operator_token(home: Path) -> str | None:
+    try:
+        return (home / "operator.token").read_text("utf-8").strip()
+    except (OSError, ValueError):
+        return None
