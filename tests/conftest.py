@@ -1,6 +1,7 @@
 """What the tests stand on: both databases, a hall, a clock, a hub on a real port."""
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from crewhall.tool import Registry
 from tests.postgres import Cluster
 
 BOTH = ("sqlite", "postgres")
+os.environ["PATH"] += ":/usr/sbin:/sbin"  # where runuser is, and a plain `su` does not look
 
 
 @pytest.fixture(scope="session")

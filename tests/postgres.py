@@ -64,6 +64,14 @@ class Cluster:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE {self.template}")
         return self.url(name)
 
+    def create_empty(self) -> str:
+        """A new database with nothing in it."""
+        kept, self.template = self.template, "template1"
+        try:
+            return self.create()
+        finally:
+            self.template = kept
+
     def drop(self, url: str) -> None:
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
             connection.execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")

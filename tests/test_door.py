@@ -227,3 +227,25 @@ def test_what_an_agent_tells_comes_back_as_it_was(hub: Hub, name: str, metadata:
         return
     kept = hub.call("agent_get", {"id": made["id"]}, OPERATOR)
     assert (kept["name"], kept["metadata"]) == (name, metadata)
+
+
+def test_the_call_log_survives_what_it_cannot_write(hub: Hub) -> None:
+    hub.calls.put({"id": "x"})
+    eventually(lambda: hub.calls.dropped == 1)
+    hub.call("agent_list", {}, OPERATOR)
+    assert eventually(lambda: rows(hub))[0]["tool"] == "agent_list"
+
+
+def test_a_follower_of_a_rare_topic_keeps_up(make_hub: Callable[..., Hub], clock: Clock) -> None:
+    hub = make_hub(clock=clock, events__keep_days=1)
+    hub.call("agent_register", {"name": "a", "runtime": "codex"}, OPERATOR)
+    for number in range(3):
+        hub.call("repository_register", {"path": f"/{number}"}, OPERATOR)
+    first = hub.call("event_list", {"topic": "agent"}, OPERATOR)
+    assert (len(first["events"]), first["cursor"]) == (1, 4)
+    assert hub.call("event_list", {"topic": "repository", "limit": 2}, OPERATOR)["cursor"] == 3
+    clock.advance(86_400 * 2)
+    hub.call("agent_register", {"name": "b", "runtime": "codex"}, OPERATOR)
+    hub.do_chores()
+    later = hub.call("event_list", {"topic": "agent", "after": first["cursor"]}, OPERATOR)
+    assert [event["seq"] for event in later["events"]] == [5]

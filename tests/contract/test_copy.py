@@ -269,3 +269,26 @@ def test_a_missing_file_and_a_backup_of_a_newer_program_are_refused(hall: Store,
     newer.close()
     with pytest.raises(Unavailable, match="schema 9000"):
         restore(folder / "newer", hall, replace=True)
+
+
+def test_tables_of_others_are_left_alone(open_hall: Callable[[str], Store], folder: Path) -> None:
+    hall = open_hall("postgres")
+    with hall.reshape() as (_, execute):
+        execute("CREATE VIEW someones_view AS SELECT 1 AS one")
+        execute("CREATE TABLE someones_table (one integer)")
+    note(hall, "ours")
+    assert backup(hall, folder / "b") > 0
+    restored = open_hall("sqlite")
+    restore(folder / "b", restored, replace=False)
+    assert content(restored) == content(hall)
+
+
+def test_numbers_do_not_go_back_in_a_hall_whose_events_were_forgotten(hall: Store, folder: Path) -> None:
+    backup(hall, folder / "b")
+    note(hall, *(f"n{number}" for number in range(9)))
+    with hall.write(Work("operator", None, 0)) as tx:
+        prune(tx, 100 * DAY_MS, 1, 0)
+    restore(folder / "b", hall, replace=True)
+    note(hall, "after it")
+    with hall.read() as tx:
+        assert tx.value("event_newest") == 10

@@ -202,3 +202,29 @@ def test_however_threads_interleave_what_committed_counts_once_and_what_raised_c
         thread.join(PATIENCE)
     committed = sum(succeeds for plan in plans for succeeds in plan)
     assert counted(shared, key) == (committed, committed)
+
+
+def test_closing_commits_for_those_who_wait_for_it(tmp_path: Path) -> None:
+    """A batch whose next in turn is the one who closes is still put on disk, and its writers are answered."""
+    store = open_store(str(tmp_path / "hall.db"), Queries([]))
+    inside, go_on = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with store.write(Work("operator", None, 0)) as tx:
+            tx.run("hall_set", key="k", value="v")
+            inside.set()
+            go_on.wait(10)
+
+    writer, closer = threading.Thread(target=write), threading.Thread(target=store.close)
+    writer.start()
+    assert inside.wait(10)
+    closer.start()
+    eventually(lambda: store._turns.waiting == 1)  # type: ignore[attr-defined]
+    go_on.set()
+    writer.join(10)
+    closer.join(10)
+    assert not writer.is_alive() and not closer.is_alive()
+    again = open_store(str(tmp_path / "hall.db"), Queries([]))
+    with again.read() as tx:
+        assert tx.value("hall_get", key="k") == "v"
+    again.close()

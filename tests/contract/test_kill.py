@@ -47,7 +47,7 @@ class HubProcess:
             stdout=subprocess.DEVNULL,
         )
         try:
-            place = eventually(lambda: self._place(home / "hub.json"), PATIENCE)
+            place = eventually(lambda: self._place(home / f"hub-{self._process.pid}.json"), PATIENCE)
         except BaseException:
             self.end(signal.SIGKILL)
             raise

@@ -222,3 +222,7 @@ def test_a_step_may_hold_any_text(database: str) -> None:
     with store.read() as tx:
         assert tx.value("kept") == "%s 5%5 :x"
     store.close()
+
+
+def test_one_connection_is_enough(cluster: Cluster) -> None:
+    open_store(cluster.create_empty(), Queries([]), pool=1).close()

@@ -237,3 +237,17 @@ def result(answer: httpx2.Response) -> dict[str, Any]:
     line = next(line for line in answer.text.splitlines() if line.startswith(("{", "data: {")))
     body: dict[str, Any] = json.loads(line.removeprefix("data: "))["result"]["structuredContent"]
     return body
+
+
+def test_nothing_that_was_said_is_ignored(live: Live) -> None:
+    """Strict arguments: a query on a POST, or one argument twice, is refused and not passed over."""
+    found = refused(live, http.post(live.url + LIST + "?limit=1", json={}), 400, "INVALID_INPUT")
+    assert "query" in found["message"]
+    found = refused(live, http.get(live.url + LIST + "?limit=5&limit=1"), 400, "INVALID_INPUT")
+    assert "argument 'limit'" in found["message"]
+    assert http.get(live.url + LIST + "?status=online&status=busy").status_code == 200
+
+
+def test_a_read_with_a_body_over_the_limit_is_too_large(live: Live) -> None:
+    chunks = (b"x" * 65_536 for _ in range(100))
+    refused(live, http.request("GET", live.url + LIST, content=chunks), 413, "LIMIT_EXCEEDED")

@@ -12,7 +12,7 @@ from typing import Any
 import pysqlite3.dbapi2 as sqlite3
 import pytest
 
-from crewhall.edges.ask import running_hub
+from crewhall.edges.ask import running_hubs
 from tests.conftest import eventually
 from tests.edges.program import Program, Up, ask
 from tests.edges.test_cli import assert_error, body
@@ -32,7 +32,7 @@ def port_of(up: Up) -> int:
 
 def test_up_prints_a_link_that_works_once(program: Program) -> None:
     with program.up() as up:
-        told = json.loads((program.home / "hub.json").read_text())
+        told = json.loads((program.home / f"hub-{up.process.pid}.json").read_text())
         assert (told["url"], told["pid"]) == (up.url, up.process.pid)
         assert f"{up.url}/mcp" in up.greeting and str(program.home) in up.greeting
         answers = [client.get(up.link).status_code for _ in range(2)]
@@ -47,7 +47,7 @@ def test_a_second_hub_on_the_port_says_that_it_is_taken(program: Program, tmp_pa
         port = str(port_of(up))
         assert_error(program.run("up", "--port", port), 7, f"cannot listen on 127.0.0.1:{port}: Address already in use")
         assert_error(Program(tmp_path / "other").run("up", MCP_SERVER_PORT=port), 7, "cannot listen on")
-        assert running_hub(program.home) == up.url
+        assert running_hubs(program.home) == [up.url]
         assert up.end() == 0
 
 
@@ -83,11 +83,11 @@ def test_a_signal_lets_running_calls_finish_and_leaves_nothing_behind(program: P
         running = Running(up, program.home)
         up.process.send_signal(number)
         eventually(lambda: "Waiting for connections to close" in up.log.read_text())
-        assert running_hub(program.home) is None and up.process.poll() is None
+        assert running_hubs(program.home) == [] and up.process.poll() is None
         running.let_go()
         assert running.answer()["name"] == "ada"
         assert up.process.wait(30) == 0
-    assert not (program.home / "hub.json").exists()
+    assert list(program.home.glob("hub-*")) == []
     assert "hub is down" in up.log.read_text() and "Traceback" not in up.log.read_text()
     assert body(program.run("--json", "agent", "list"))["total"] == 1
 
@@ -97,7 +97,7 @@ def test_a_killed_hub_is_not_asked_even_when_a_stranger_has_its_port(program: Pr
         port = port_of(up)
         up.process.kill()
         up.process.wait(30)
-    assert (program.home / "hub.json").exists()
+    assert len(list(program.home.glob("hub-*.json"))) == 1
     came: list[bytes] = []
     with socket.create_server(("127.0.0.1", port)) as stranger:
 
@@ -116,9 +116,46 @@ def test_a_killed_hub_is_not_asked_even_when_a_stranger_has_its_port(program: Pr
 
 
 @pytest.mark.parametrize("text", ["", "[]", "7", "{}", '{"url": "http://127.0.0.1:1", "pid": "x"}', "\udcff"])
-def test_a_damaged_hub_json_is_no_hub(tmp_path: Path, text: str) -> None:
-    (tmp_path / "hub.json").write_bytes(text.encode("utf-8", "surrogateescape"))
-    assert running_hub(tmp_path) is None
+def test_a_damaged_notice_is_no_hub(tmp_path: Path, text: str) -> None:
+    (tmp_path / "hub-1.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert running_hubs(tmp_path) == []
+
+
+def test_hubs_of_one_hall_do_not_hide_each_other(program: Program, tmp_path: Path) -> None:
+    assert program.run("backup", str(tmp_path / "b")).code == 0
+    with program.up() as first:
+        with program.up() as second:
+            assert running_hubs(program.home) == [first.url, second.url]
+            assert body(program.run("--json", "status"))["other_hubs"] == [second.url]
+            assert second.end() == 0
+        assert body(program.run("--json", "status"))["url"] == first.url
+        assert program.run("link").out.startswith(first.url)
+        assert_error(
+            program.run("restore", str(tmp_path / "b"), "--replace"), 7, f"a hub of this hall runs at {first.url}"
+        )
+        first.process.kill()
+        first.process.wait(30)
+    with program.up() as third:
+        assert [path.name for path in program.home.glob("hub-*")] == [f"hub-{third.process.pid}.json"]
+
+
+def test_the_halls_own_commands_are_the_operators(program: Program, tmp_path: Path) -> None:
+    """Whoever has an agent's token in its environment does not become the operator by these commands."""
+    token = body(program.run("--json", "agent", "token", "--name", "ada"))["token"]
+    file = str(tmp_path / "b")
+    for words in (("backup", file), ("restore", file, "--replace")):
+        assert_error(
+            program.run(*words, CREWHALL_TOKEN=token), 4, f"{words[0]} is for the operator, and CREWHALL_TOKEN is"
+        )
+        assert_error(program.run(*words, CREWHALL_TOKEN=""), 4, "this token is wrong")
+    assert not (tmp_path / "b").exists()
+    with program.up():
+        assert_error(program.run("link", CREWHALL_TOKEN=token), 4, "link is for the operator")
+        assert_error(program.run("agent", "list", CREWHALL_TOKEN=""), 4, "this token is wrong")
+        assert body(program.run("--json", "link"))["url"].startswith("http://")
+    assert_error(program.run("agent", "list", CREWHALL_TOKEN=""), 4, "this token is wrong")
+    assert_error(program.run("backup", str(tmp_path / "nowhere" / "b")), 3, "there is no directory")
+    assert_error(program.run("restore", file, "--replce"), 2, "'--replce' has no place")
 
 
 def test_status_tells_of_the_hall_with_and_without_a_hub(program: Program) -> None:
@@ -139,7 +176,7 @@ def test_a_backup_of_a_running_hall_is_restored_into_another(program: Program, t
         agent = ask(up, "agent/register", name="ada", runtime="codex")["id"]
         assert body(program.run("--json", "backup", str(file)))["rows"] > 0
         assert_error(program.run("backup", str(file)), 5, "exists")
-        assert_error(program.run("restore", str(file), "--replace"), 7, "a hub of this hall runs here")
+        assert_error(program.run("restore", str(file), "--replace"), 7, "a hub of this hall runs at")
     other = Program(tmp_path / "other" / "home")
     assert "rows are back" in other.run("restore", str(file)).out
     assert body(other.run("--json", "agent", "get", agent))["name"] == "ada"

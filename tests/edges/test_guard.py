@@ -1,6 +1,8 @@
 """Who is let in: Host, Origin, tokens, cookies and the user of the process at the other end."""
 
+import contextlib
 import os
+import socket
 from collections.abc import Callable
 
 import httpx2
@@ -34,7 +36,9 @@ def test_the_machines_own_names_are_answered(live: Live) -> None:
 
 def test_a_name_from_the_settings_is_answered(serve: Callable[..., Live]) -> None:
     live = serve(server__hosts="hall.lan, other")
-    assert http.get(live.url + HUB, headers={"Host": "hall.lan:80"}).status_code == 200
+    token = {"Authorization": f"Bearer {live.token}"}
+    assert http.get(live.url + HUB, headers={"Host": "hall.lan:80"} | token).status_code == 200
+    refused(live, http.get(live.url + HUB, headers={"Host": "hall.lan:80"}), 401, "FORBIDDEN")
     refused(live, http.get(live.url + HUB, headers={"Host": "hall.lan.evil"}), 421, "FORBIDDEN")
 
 
@@ -168,3 +172,25 @@ def test_each_request_on_a_connection_says_anew_who_it_is(live: Live) -> None:
         assert client.get(HUB, headers={"Authorization": "Bearer wrong"}).status_code == 401
         assert client.get(HUB).status_code == 200
         assert client.get(HUB, headers={"Sec-Fetch-Site": "none"}).status_code == 401
+
+
+@pytest.mark.parametrize("header", ["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP"])
+def test_what_came_through_a_proxy_is_not_local(live: Live, header: str) -> None:
+    """The process at the other end is the proxy, of our own user; who is behind it may be anyone."""
+    refused(live, http.get(live.url + HUB, headers={header: "10.0.0.1"}), 401, "FORBIDDEN")
+    token = {"Authorization": f"Bearer {live.token}"}
+    assert http.get(live.url + HUB, headers={header: "10.0.0.1"} | token).status_code == 200
+
+
+def test_headers_have_a_limit_too(live: Live) -> None:
+    at = f"GET /api/v1/hub HTTP/1.1\r\nHost: 127.0.0.1:{live.port}\r\n".encode()
+    assert http.get(live.url + HUB, headers={"X-Long": "a" * 30_000}).status_code == 200
+    with socket.create_connection(("127.0.0.1", live.port), 10) as client:
+        client.sendall(at)
+        sent = 0
+        with contextlib.suppress(ConnectionError):
+            while sent < 8_000_000:
+                client.sendall(b"X-More: " + b"a" * 8000 + b"\r\n")
+                sent += 8000
+        assert sent < 8_000_000, "headers without end were read"
+    assert_alive(live)

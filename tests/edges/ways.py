@@ -73,7 +73,7 @@ def by_get(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict
 def by_cli(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict[str, Any]:
     """The command line as a process of its own, asking the running hub."""
     home = live.hub.settings.home
-    (home / "hub.json").write_text(json.dumps({"url": live.url, "pid": os.getpid()}))
+    (home / f"hub-{os.getpid()}.json").write_text(json.dumps({"url": live.url, "pid": os.getpid()}))
     words = [CREWHALL, "--home", str(home), "--json", *live.hub.registry.find(tool).command, "--input", "-"]
     environment = {"CREWHALL_TOKEN": token, "PATH": "/usr/bin:/bin"}
     done = subprocess.run(

@@ -5,6 +5,7 @@ import json
 import os
 import urllib.parse
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ class Hall:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.url = running_hub(settings.home)
-        self._token = os.environ.get("CREWHALL_TOKEN") or _operator_token(settings.home)
+        self.urls = running_hubs(settings.home)
+        self.url = self.urls[0] if self.urls else None
+        # An empty CREWHALL_TOKEN is a wrong token, never none: a script's unset variable must not make an operator.
+        self._token = os.environ.get("CREWHALL_TOKEN", _operator_token(settings.home))
 
     def tools(self) -> list[dict[str, Any]]:
         if self.url is not None:
@@ -48,7 +51,7 @@ class Hall:
         place = urllib.parse.urlsplit(self.url)
         connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=CONNECT_SECONDS)
         headers = {"Content-Type": "application/json"}
-        if self._token:
+        if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         try:
             connection.connect()
@@ -67,13 +70,22 @@ class Hall:
         return answer.status, body
 
 
-def running_hub(home: Path) -> str | None:
-    """The address of this node's hub, or None when none listens there.
+def running_hubs(home: Path) -> list[str]:
+    """The addresses of the hall's hubs on this node, the longest running first."""
+    notices = []
+    for path in home.glob("hub-*.json"):
+        with suppress(OSError):
+            notices.append((path.stat().st_mtime, path))
+    return [url for _, path in sorted(notices) if (url := _answering(path)) is not None]
+
+
+def _answering(notice: Path) -> str | None:
+    """The address in a hub's notice, or None when that hub no longer listens there.
 
     The port of a hub that was killed may be a stranger's by now, and the token is not for strangers.
     """
     try:
-        told = json.loads((home / "hub.json").read_text("utf-8"))
+        told = json.loads(notice.read_text("utf-8"))
         url = str(told["url"])
         os.kill(int(told["pid"]), 0)
         place = urllib.parse.urlsplit(url)

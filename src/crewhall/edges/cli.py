@@ -5,6 +5,7 @@ It starts quickly: when a hub runs, it is asked over HTTP, and only the standard
 runs, the same call goes through the door in this process.
 """
 
+import difflib
 import json
 import logging
 import os
@@ -16,7 +17,7 @@ from typing import Any
 from crewhall import __version__
 from crewhall.config import from_environment
 from crewhall.edges import show
-from crewhall.edges.ask import Hall, running_hub
+from crewhall.edges.ask import Hall, running_hubs
 from crewhall.edges.words import arguments_of
 from crewhall.errors import Failure, InvalidInput, NotFound, Unavailable, every_failure
 
@@ -83,9 +84,9 @@ def command(flags: dict[str, str], rest: list[str]) -> int:
         return say(f"crewhall {__version__}")
     if flags.get("--home") == "":
         raise InvalidInput("--home needs a directory", hint="crewhall --help shows the commands.")
-    if not rest:
+    if not rest or rest == ["help"]:
         code = say(USAGE.rstrip())
-        return code if asks_help else code + (2 if not flags else 0)
+        return code if asks_help or rest else code + (2 if not flags else 0)
     settings_flags = {"home": flags["--home"]} if "--home" in flags else {}
     if rest[0] in OWN:
         if asks_help:
@@ -118,9 +119,11 @@ def tool_command(hall: Hall, flags: dict[str, str], rest: list[str], asks_help: 
     noun, verb = rest[0], rest[1] if len(rest) > 1 else ""
     verbs = {tool["command"][1]: tool for tool in tools if tool["command"][0] == noun}
     if not verbs:
-        nouns = sorted({tool["command"][0] for tool in tools})
+        commands = sorted({*OWN, *(tool["command"][0] for tool in tools)})
+        near = difflib.get_close_matches(noun, commands, n=1)
         raise NotFound(
-            f"there is no command '{noun}'", hint=f"Nouns are {', '.join(nouns)}; crewhall --help tells more."
+            f"there is no command '{noun}'" + (f", did you mean '{near[0]}'?" if near else ""),
+            hint=f"There are {', '.join(commands)}; crewhall --help tells more.",
         )
     if verb not in verbs:
         if verb and not asks_help:
@@ -153,7 +156,7 @@ def status_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: 
         status, facts = hall.ask("GET", "/api/v1/hub")
         if status != 200:
             return tell(facts, flags)
-        facts = {"running": True, "url": hall.url} | facts
+        facts = {"running": True, "url": hall.url, "other_hubs": hall.urls[1:]} | facts
     else:
         from crewhall.edges.local import status_here
 
@@ -165,19 +168,23 @@ def status_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: 
 def link_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
     options_of(rest, {})
     settings = from_environment(settings_flags)
-    url = running_hub(settings.home)
-    if url is None:
+    urls = running_hubs(settings.home)
+    if not urls:
         raise Unavailable("no hub of this hall runs here", hint="Start one with `crewhall up`; it prints a link.")
-    from crewhall.edges.local import link_here
+    from crewhall.edges.local import link_here, refuse_agents
 
-    return say(link_here(settings, url))
+    refuse_agents(settings, "link", os.environ.get("CREWHALL_TOKEN"))
+    link = link_here(settings, urls[0])
+    return say(json.dumps({"url": link}) if "--json" in flags else link)
 
 
 def backup_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
     target = Path(one_word(rest, "FILE"))
-    from crewhall.edges.local import backup_here
+    settings = from_environment(settings_flags)
+    from crewhall.edges.local import backup_here, refuse_agents
 
-    rows = backup_here(from_environment(settings_flags), target)
+    refuse_agents(settings, "backup", os.environ.get("CREWHALL_TOKEN"))
+    rows = backup_here(settings, target)
     return say(json.dumps({"file": rest[0], "rows": rows}) if "--json" in flags else f"{rows} rows are in {rest[0]}")
 
 
@@ -185,10 +192,12 @@ def restore_command(settings_flags: dict[str, Any], flags: dict[str, str], rest:
     replace = "--replace" in rest
     name = one_word([word for word in rest if word != "--replace"], "FILE")
     settings = from_environment(settings_flags)
-    if running_hub(settings.home) is not None:
-        raise Unavailable("a hub of this hall runs here", hint="Stop it first, then restore.")
-    from crewhall.edges.local import restore_here
+    urls = running_hubs(settings.home)
+    if urls:
+        raise Unavailable(f"a hub of this hall runs at {urls[0]}", hint="Stop it first, then restore.")
+    from crewhall.edges.local import refuse_agents, restore_here
 
+    refuse_agents(settings, "restore", os.environ.get("CREWHALL_TOKEN"))
     rows = restore_here(settings, Path(name), replace)
     return say(json.dumps({"file": name, "rows": rows}) if "--json" in flags else f"{rows} rows are back from {name}")
 
@@ -198,7 +207,7 @@ def doctor_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: 
     settings = from_environment(settings_flags)
     from crewhall.edges.doctor import examine
 
-    findings = examine(settings, running_hub(settings.home))
+    findings = examine(settings, running_hubs(settings.home))
     say(json.dumps({"findings": findings}) if "--json" in flags else show.findings(findings))
     return 1 if any(finding["state"] == "wrong" for finding in findings) else 0
 
@@ -218,6 +227,9 @@ def options_of(rest: list[str], known: Mapping[str, str]) -> dict[str, Any]:
 
 
 def one_word(rest: list[str], name: str) -> str:
+    for word in rest:
+        if word.startswith("--"):
+            raise InvalidInput(f"'{word}' has no place here", hint="crewhall --help shows the commands.")
     if len(rest) != 1:
         raise InvalidInput(f"give one {name}", hint="crewhall --help shows the commands.")
     return rest[0]

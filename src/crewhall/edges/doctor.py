@@ -19,7 +19,7 @@ Finding = dict[str, str]
 SAFE_SQLITE = (3, 51, 3)
 
 
-def examine(settings: Settings, hub_url: str | None) -> list[Finding]:
+def examine(settings: Settings, hubs: list[str]) -> list[Finding]:
     """All findings: ok, note (worth knowing) or wrong."""
     checks: list[Callable[[], Finding]] = [
         _python,
@@ -29,7 +29,7 @@ def examine(settings: Settings, hub_url: str | None) -> list[Finding]:
         lambda: _home(settings.home),
         lambda: _database(settings),
         lambda: _token(settings.home),
-        lambda: _hub(hub_url),
+        lambda: _hub(hubs),
     ]
     return [check() for check in checks]
 
@@ -119,5 +119,7 @@ def _token(home: Path) -> Finding:
     return _finding("ok", "token", str(path))
 
 
-def _hub(url: str | None) -> Finding:
-    return _finding("ok", "hub", f"runs at {url}") if url else _finding("note", "hub", "none runs here", "crewhall up")
+def _hub(urls: list[str]) -> Finding:
+    if urls:
+        return _finding("ok", "hub", f"runs at {', '.join(urls)}")
+    return _finding("note", "hub", "none runs here", "crewhall up")

@@ -9,16 +9,18 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from crewhall.app import Hub, Stop
-from crewhall.edges.threads import Threads
-from crewhall.errors import Failure, Internal, Unavailable
+from crewhall.edges.threads import Job, Threads
+from crewhall.errors import Failure, Internal, TimedOut, Unavailable
 from crewhall.identity import Actor, Credentials
 
 log = logging.getLogger(__name__)
 ResultT = TypeVar("ResultT")
+STUCK_SECONDS = 3.0
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
@@ -36,13 +38,20 @@ def call(hub: Hub, name: str, arguments: Mapping[str, Any], actor: Actor, **more
         return Answer(hub.call(name, arguments, actor, **more))
     except Failure as failure:
         return Answer(failure.body(name), failure)
-    except Exception:
+    except BaseException:  # a handler that exits must not take the hub with it
         log.exception("a bug in a tool", extra={"tool": name})
         internal = Internal(
             f"{name} failed because of a fault in Crewhall itself",
-            hint="Nothing of the call was kept. The hub's log has the details; please report them.",
+            hint="It may have happened: look before you repeat it. The hub's log has the details; please report them.",
         )
         return Answer(internal.body(name), internal)
+
+
+def _stuck() -> TimedOut:
+    return TimedOut(
+        "the call's time is over, and it could not be stopped",
+        hint="It may still happen. Something holds the database up: `crewhall doctor` looks for it.",
+    )
 
 
 class Door:
@@ -52,7 +61,7 @@ class Door:
         self.hub = hub
         self._short = Threads(hub.settings["tool.threads"], "crewhall-call")
         self._long = Threads(hub.settings["tool.long_threads"], "crewhall-long")
-        self._running: set[Stop] = set()
+        self._running: dict[Stop, Job[Answer]] = {}
         self._closing = False
 
     async def answer(
@@ -65,23 +74,28 @@ class Door:
         tool = self.hub.registry.find(name)
         if tool.quick and self.hub.store.is_local:
             return call(self.hub, name, arguments, actor, edge=edge)
-        stop = Stop(self.hub.settings["tool.timeout"])
+        seconds = self.hub.settings["tool.timeout"]
+        stop = Stop(seconds)
         told = Told(report, self.hub.settings["tool.progress"]) if report else None
         job = (self._long if tool.long else self._short).start(
             lambda: call(self.hub, name, arguments, actor, edge=edge, stop=stop, progress=told)
         )
-        self._running.add(stop)
+        self._running[stop] = job
+        too_late = asyncio.get_running_loop().call_later(seconds + STUCK_SECONDS, job.abandon, _stuck())
         try:
             answer = await job.result()
             if told is not None:
                 await told.flush()
             return answer
+        except TimedOut as failure:
+            return Answer(failure.body(name), failure)
         except asyncio.CancelledError:
             stop.cancel()
             await job.ended()
             raise
         finally:
-            self._running.discard(stop)
+            too_late.cancel()
+            del self._running[stop]
             if told is not None:
                 told.end()
 
@@ -95,17 +109,24 @@ class Door:
         """Run something short in a worker thread."""
         return await self._short.start(function).result()
 
-    async def close(self, seconds: float) -> None:
-        """Let running calls finish; what is not done after `seconds` is told to stop and waited for."""
+    async def close(self, seconds: float) -> bool:
+        """Let running calls finish; what is not done after `seconds` is told to stop.
+
+        Whether all threads have ended: one that waits for a stuck database cannot be told anything.
+        """
         self._closing = True
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while self._running and loop.time() < end:
             await asyncio.sleep(0.02)
-        for stop in list(self._running):
+        for stop in self._running:
             stop.cancel()
-        await loop.run_in_executor(None, self._short.close)
-        await loop.run_in_executor(None, self._long.close)
+        ended = [
+            await loop.run_in_executor(None, threads.close, STUCK_SECONDS) for threads in (self._short, self._long)
+        ]
+        for job in self._running.values():
+            job.abandon(_stuck())
+        return all(ended)
 
 
 class Told:
@@ -117,6 +138,7 @@ class Told:
         self._every = every
         self._done = 0.0
         self._on_the_way: list[Future[None]] = []
+        self._has_ended = False
         self._beat = self._loop.call_later(every, self._still_running)
 
     def __call__(self, done: float, total: float | None, message: str | None) -> None:
@@ -126,14 +148,16 @@ class Told:
 
     def _still_running(self) -> None:
         """Clients drop a call that is silent for long."""
-        self._beat = self._loop.call_later(self._every, self._still_running)
         self._sign = self._loop.create_task(self._send(self._done + 1e-3, None, "still running"))
 
     async def _send(self, done: float, total: float | None, message: str | None) -> None:
         self._done = max(done, self._done)
         self._beat.cancel()
-        await self._report(done, total, message)
-        self._beat = self._loop.call_later(self._every, self._still_running)
+        with suppress(Exception):  # a client that does not hear it is told in the end
+            await self._report(done, total, message)
+        if not self._has_ended:
+            self._beat.cancel()
+            self._beat = self._loop.call_later(self._every, self._still_running)
 
     async def flush(self) -> None:
         """Let what the call reported last arrive before its result."""
@@ -141,4 +165,5 @@ class Told:
             await asyncio.wrap_future(sending)
 
     def end(self) -> None:
+        self._has_ended = True
         self._beat.cancel()

@@ -6,6 +6,7 @@ What every HTTP request passes before anything reads it: its size, its Host and 
 
 import logging
 import os
+import re
 from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import Any
@@ -23,7 +24,11 @@ from crewhall.outside.peers import Address, peer_uid
 
 log = logging.getLogger(__name__)
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
-BROWSER_HEADERS = ("origin", "sec-fetch-site", "sec-fetch-mode")
+BROWSER = ("origin", "sec-fetch-site", "sec-fetch-mode")
+PROXY = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+NOT_LOCAL = (*BROWSER, *PROXY)  # headers of who is not a plain process of this machine
+HEAD_BYTES = 64 * 1024
+TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class UnknownHost(Forbidden):
@@ -51,7 +56,26 @@ class Peer:
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn's HTTP connection, which tells each of its requests about the peer."""
+    """uvicorn's HTTP connection, which tells each of its requests about the peer and bounds their headers."""
+
+    _head_bytes = 0
+    _in_head = True
+
+    def on_message_begin(self) -> None:
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head, self._head_bytes = False, 0
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
+                self.transport.write(TOO_LONG)
+                self.transport.close()
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -72,8 +96,8 @@ def credentials(scope: Scope, settings: Settings) -> Credentials:
     if cookie is not None:
         return Credentials(cookie=cookie)
     peer: Peer | None = scope.get("state", {}).get("peer")
-    is_browser = any(name in headers for name in BROWSER_HEADERS)
-    is_local = bool(settings["auth.local_without_token"] and not is_browser and peer and peer.is_same_user)
+    is_direct = _is_loopback(headers.get("host", "")) and not any(name in headers for name in NOT_LOCAL)
+    is_local = bool(settings["auth.local_without_token"] and is_direct and peer and peer.is_same_user)
     return Credentials(is_local=is_local)
 
 
@@ -109,6 +133,12 @@ def _name(host: str) -> str:
     """The Host header without its port."""
     end = host.find("]") + 1 if host.startswith("[") else host.find(":")
     return (host[:end] if end > 0 else host).lower()
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether the Host header names this machine itself, and no name that may lead here through a proxy."""
+    name = _name(host)
+    return name in LOOPBACK_NAMES or bool(re.fullmatch(r"127(\.\d{1,3}){3}", name))
 
 
 class Guard:

@@ -10,6 +10,7 @@ from crewhall.edges import door, logs
 from crewhall.edges.pages import make_link
 from crewhall.edges.rest import described
 from crewhall.edges.serve import hub_facts, up
+from crewhall.errors import Forbidden
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR, Credentials
 from crewhall.store.copy import backup, restore
@@ -32,7 +33,7 @@ def call_here(
 ) -> tuple[dict[str, Any], bool]:
     hub = Hub(settings, registry())
     try:
-        actor = hub.identify(Credentials(token=token)) if token else OPERATOR
+        actor = OPERATOR if token is None else hub.identify(Credentials(token=token))
         answer = door.call(hub, name, arguments, actor, edge="cli")
     finally:
         hub.close()
@@ -46,6 +47,22 @@ def status_here(settings: Settings) -> dict[str, Any]:
     finally:
         hub.close()
     return {key: value for key, value in facts.items() if key not in ("pid", "hub", "calls_not_logged")}
+
+
+def refuse_agents(settings: Settings, command: str, token: str | None) -> None:
+    """Raise Forbidden when the process has another's token than the operator's: these commands are the operator's."""
+    if token is None:
+        return
+    hub = Hub(settings, registry())
+    try:
+        actor = hub.identify(Credentials(token=token))
+    finally:
+        hub.close()
+    if actor.kind != "operator":
+        raise Forbidden(
+            f"{command} is for the operator, and CREWHALL_TOKEN is that of {actor.id}",
+            hint="Unset CREWHALL_TOKEN to act as yourself.",
+        )
 
 
 def link_here(settings: Settings, url: str) -> str:

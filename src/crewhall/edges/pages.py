@@ -37,10 +37,14 @@ class Pages:
 
     async def _hall(self, request: Request) -> Response:
         key = request.query_params.get("key")
-        if key is not None:
-            return await self._sign_in(key, cookie_name(request.scope))
+        who = credentials(request.scope, self.door.hub.settings)
+        if key is not None and request.method == "GET":
+            signed_in = await self._sign_in(key, cookie_name(request.scope))
+            # A link that was clicked twice, in a browser that is signed in, is no reason to send it away.
+            if signed_in is not None or who.cookie is None:
+                return signed_in or _file("welcome.html", 401)
         try:
-            await self.door.actor(credentials(request.scope, self.door.hub.settings))
+            await self.door.actor(who)
         except Unauthorized:
             return _file("welcome.html", 401)
         return _file("hall.html")
@@ -50,11 +54,11 @@ class Pages:
             raise NotFound("there is no such file", hint="The hall's page is at /.")
         return _file(request.path_params["name"])
 
-    async def _sign_in(self, key: str, name: str) -> Response:
+    async def _sign_in(self, key: str, name: str) -> Response | None:
         days = self.door.hub.settings["auth.browser_days"]
         cookie = await self.door.thread(lambda: use_link(self.door, key, days))
         if cookie is None:
-            return _file("welcome.html", 401)
+            return None
         answer = RedirectResponse("/", 303, POLICY)
         answer.set_cookie(name, cookie, max_age=days * DAY_MS // 1000, httponly=True, samesite="strict", path="/")
         return answer

@@ -71,6 +71,8 @@ async def while_listening(request: Request, coming: Coroutine[Any, Any, Answer])
         leaving.cancel()
         if not answering.done():
             answering.cancel()
+    if leaving.done() and not leaving.cancelled() and (error := leaving.exception()) is not None:
+        raise error  # what it sent instead of leaving was refused
     try:
         return await answering
     except asyncio.CancelledError:
@@ -89,6 +91,8 @@ async def _arguments(tool: Tool, request: Request) -> dict[str, Any]:
         properties = tool.input_schema["properties"]
         query = request.query_params
         return {name: typed(properties.get(name, {"type": "string"}), query.getlist(name)) for name in query}
+    if request.url.query:
+        raise InvalidInput("a POST with a query string", hint="Its arguments go into the body, as a JSON object.")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await request.body()
     if kind != "application/json" and body:
@@ -108,6 +112,7 @@ def described(tool: Tool) -> dict[str, Any]:
         "name": tool.name,
         "family": tool.family,
         "command": list(tool.command),
+        "acting": tool.acting,
         "description": tool.description,
         "changes": tool.changes,
         "who": list(tool.who),

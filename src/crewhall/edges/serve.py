@@ -48,12 +48,12 @@ def web_app(hub: Hub) -> Starlette:
         return JSONResponse(await door.thread(lambda: hub_facts(hub)))
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
         chores = asyncio.create_task(_chores(door))
         async with mcp.manager.run():
             yield
         chores.cancel()
-        await door.close(hub.settings["server.shutdown_seconds"])
+        app.state.is_stuck = not await door.close(hub.settings["server.shutdown_seconds"])
 
     routes = [
         Route("/mcp", mcp),
@@ -131,8 +131,9 @@ class Server(uvicorn.Server):
     """uvicorn, which tells when it is ready."""
 
     def __init__(self, hub: Hub, listener: socket.socket, ready: Callable[[], None] = lambda: None) -> None:
+        self.app = web_app(hub)
         config = uvicorn.Config(
-            web_app(hub),
+            self.app,
             http=Connection,
             ws="websockets-sansio",
             loop="uvloop",
@@ -170,6 +171,7 @@ class Server(uvicorn.Server):
 def up(settings: Settings, registry: Registry, say: Callable[[str], object]) -> None:
     """Serve a hall until the process is told to stop."""
     hub = Hub(settings, registry)
+    server: Server | None = None
     try:
         listener = bind(settings)
         url = url_of(settings, listener.getsockname()[1])
@@ -184,12 +186,16 @@ def up(settings: Settings, registry: Registry, say: Callable[[str], object]) -> 
             log.info("hub is up", extra={"url": url, "hub": hub.id, "version": __version__})
 
         try:
-            Server(hub, listener, ready).serve_forever()
+            server = Server(hub, listener, ready)
+            server.serve_forever()
         finally:
             place.forget()
             log.info("hub is down", extra={"hub": hub.id})
     finally:
-        hub.close()
+        if server is not None and getattr(server.app.state, "is_stuck", False):
+            log.error("calls that wait for the database could not be ended; leaving without them")
+        else:
+            hub.close()
 
 
 GREETING = """\
@@ -205,19 +211,32 @@ Stop it with Ctrl-C."""
 
 
 class Place:
-    """`hub.json` in the hall's directory: where this node's hub listens."""
+    """`hub-<pid>.json` in the hall's directory: where this hub listens. Each hub of the hall has its own."""
 
     def __init__(self, home: Path) -> None:
-        self.path = home / "hub.json"
+        self.path = home / f"hub-{os.getpid()}.json"
 
     def tell(self, url: str) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for notice in self.path.parent.glob("hub-*.json"):
+            if not _lives(notice):
+                notice.unlink(missing_ok=True)  # of a hub that was killed
         part = self.path.with_suffix(".part")
+        part.touch(0o600)
         part.write_text(json.dumps({"url": url, "pid": os.getpid(), "version": __version__}) + "\n", "utf-8")
         part.rename(self.path)
 
     def forget(self) -> None:
-        """Take our own notice away, and nobody else's."""
-        with suppress(OSError, ValueError):
-            if json.loads(self.path.read_text("utf-8"))["pid"] == os.getpid():
-                self.path.unlink()
+        with suppress(OSError):
+            self.path.unlink()
+
+
+def _lives(notice: Path) -> bool:
+    """Whether the process that a notice is named after runs, whoever's it is."""
+    try:
+        os.kill(int(notice.stem.partition("-")[2]), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except PermissionError:
+        return True
+    return True

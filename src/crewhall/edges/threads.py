@@ -6,9 +6,13 @@ A call costs a millisecond, so the way to its thread and back must cost little: 
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
+
+import anyio
 
 ResultT = TypeVar("ResultT")
 
@@ -20,38 +24,41 @@ class Job(Generic[ResultT]):
         self._function = function
         self._loop = asyncio.get_running_loop()
         self._result: asyncio.Future[ResultT] = self._loop.create_future()
-        self._ended = False
-        self._waiting: list[asyncio.Future[None]] = []
+        self._end_seen = asyncio.Event()
 
     def run(self) -> None:
         """In the thread: do it, and wake the loop."""
+        settle: Callable[[Any], None] = self._result.set_result
+        outcome: Any
         try:
-            result = self._function()
+            outcome = self._function()
         except BaseException as error:  # it belongs to whoever awaits
-            self._loop.call_soon_threadsafe(self._end, self._result.set_exception, error)
-        else:
-            self._loop.call_soon_threadsafe(self._end, self._result.set_result, result)
+            settle, outcome = self._result.set_exception, error
+        with suppress(RuntimeError):  # the loop is closed: nobody awaits any more
+            self._loop.call_soon_threadsafe(self._end, settle, outcome)
 
     def _end(self, settle: Callable[[Any], None], outcome: Any) -> None:
-        self._ended = True
+        self._end_seen.set()
         if not self._result.done():
             settle(outcome)
-        for waiter in self._waiting:
-            if not waiter.done():
-                waiter.set_result(None)
+
+    def abandon(self, error: BaseException) -> None:
+        """Answer whoever awaits with this error, and leave the thread to its fate: it cannot be told anything."""
+        self._end(self._result.set_exception, error)
 
     async def result(self) -> ResultT:
         return await self._result
 
     async def ended(self) -> None:
-        """Wait for the thread to be done with it, however often the waiting itself is cancelled."""
-        while not self._ended:
-            waiter = self._loop.create_future()
-            self._waiting.append(waiter)
-            try:
-                await waiter
-            except asyncio.CancelledError:
-                continue
+        """Wait for the thread to be done with it, though the waiting task itself is cancelled.
+
+        anyio cancels a task again and again until it ends; a shield keeps that from us. A plain asyncio cancel
+        comes through the shield, and once is enough to know.
+        """
+        with anyio.CancelScope(shield=True):
+            while not self._end_seen.is_set():
+                with suppress(asyncio.CancelledError):
+                    await self._end_seen.wait()
 
 
 class Threads:
@@ -72,9 +79,11 @@ class Threads:
         while (job := self._jobs.get()) is not None:
             job.run()
 
-    def close(self) -> None:
-        """Let the threads finish what was given to them, and end."""
+    def close(self, seconds: float) -> bool:
+        """Let the threads finish what was given to them, and end; whether all of them did in that time."""
         for _ in self._threads:
             self._jobs.put(None)
+        end = time.monotonic() + seconds
         for thread in self._threads:
-            thread.join()
+            thread.join(max(0.0, end - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)

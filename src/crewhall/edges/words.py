@@ -15,7 +15,9 @@ def typed(schema: dict[str, Any], texts: Iterable[str]) -> Any:
     kinds = _kinds(schema)
     if "array" in kinds:
         return _items(schema, texts)
-    text = texts[-1]
+    if len(texts) > 1:
+        return texts  # said twice: the door refuses a list where one value belongs
+    text = texts[0]
     if "null" in kinds and text == "null":
         return None
     if "string" in kinds:
@@ -46,16 +48,23 @@ def _option(schema: dict[str, Any], kind: str) -> dict[str, Any]:
     return next(option for option in schema.get("anyOf", [schema]) if option.get("type") == kind)
 
 
+def by_place(tool: Mapping[str, Any]) -> list[str]:
+    """The arguments that may be given without their names: the required ones, then the agent that acts."""
+    acting = [tool["acting"]] if tool["acting"] else []
+    return [*tool["input_schema"].get("required", []), *acting]
+
+
 def arguments_of(tool: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
     """A tool's arguments from the command line.
 
     `--some-name value` gives some_name, more than once for a list; words without a name fill the required
-    arguments in their order; `--input JSON` (or `-` for stdin) gives all at once. The door judges what comes of it.
+    arguments in their order, then the acting agent's; `--input JSON` (or `-` for stdin) gives all at once. The door
+    judges what comes of it.
     """
     schema = tool["input_schema"]
     texts: dict[str, list[str]] = {}
     given: dict[str, Any] = {}
-    free = list(schema.get("required", []))
+    free = by_place(tool)
     waiting = list(words)
     while waiting:
         word = waiting.pop(0)

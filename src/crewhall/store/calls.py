@@ -8,7 +8,6 @@ import logging
 import queue
 import threading
 
-from crewhall.errors import Failure
 from crewhall.store.transaction import Row, Store, Work
 
 BATCH_ROWS = 500
@@ -25,6 +24,7 @@ class CallLog:
         self._store = store
         self._rows: queue.SimpleQueue[Row | None] = queue.SimpleQueue()
         self._ending = threading.Event()
+        self._is_over = False
         self.dropped = 0
         self._thread = threading.Thread(target=self._run, name="crewhall-calls", daemon=True)
         self._thread.start()
@@ -43,7 +43,7 @@ class CallLog:
 
     def _run(self) -> None:
         going = True
-        while going:
+        while going and not self._is_over:
             rows = [self._rows.get()]
             self._ending.wait(BATCH_SECONDS)  # the rows of a moment share one commit
             while len(rows) < BATCH_ROWS and not self._rows.empty():
@@ -55,6 +55,8 @@ class CallLog:
         try:
             with self._store.write(Work(actor="operator", tool=None, now=0)) as tx:
                 tx.many("call_log_put", rows)
-        except Failure as failure:
+        except Exception as error:  # the calls themselves must not suffer, nor this thread end
             self.dropped += len(rows)
-            log.warning("call log rows lost", extra={"rows": len(rows), "reason": failure.message})
+            log.warning("call log rows lost", extra={"rows": len(rows), "reason": str(error)})
+            if self._ending.is_set():
+                self._is_over = True

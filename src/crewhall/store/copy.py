@@ -25,6 +25,8 @@ def backup(store: Store, target: Path) -> int:
     """Write the hall as it is at this moment to a new file; how many rows it has. Others go on meanwhile."""
     if target.exists():
         raise Conflict(f"{target} exists", hint="Give a name that is free; a backup never overwrites one.")
+    if not target.parent.is_dir():
+        raise NotFound(f"there is no directory {target.parent}", hint="Make it first, or give another place.")
     part = target.with_name(target.name + ".part")
     _remove(part)
     try:
@@ -84,10 +86,12 @@ def _no_backup(source: Path, reason: str) -> InvalidInput:
 def _copy(source: Store, target: Store) -> int:
     """All rows of one hall in place of the other's, in one transaction on each side."""
     total = 0
-    tables = [name for name in source.tables() if name not in NOT_COPIED]
+    ours = set(target.tables()) - set(NOT_COPIED)  # a schema may hold views and tables of others
+    tables = [name for name in source.tables() if name in ours]
     source.texts |= {f"all of {table}": f"SELECT * FROM {table}" for table in tables}  # noqa: S608
     with source.read() as tx, target.reshape() as (put, execute):
-        counted = put.value("event_newest")  # a follower's cursor from before a restore must stay in the past
+        # A follower's cursor from before a restore must stay in the past.
+        counted = max(put.value("event_newest"), int(put.value("hall_get", key=PRUNED) or 0))
         for table in tables:
             execute(f"DELETE FROM {table}")  # noqa: S608 - the names come from the schema
             for rows in tx.chunks(f"all of {table}", CHUNK):

@@ -59,7 +59,7 @@ def prune(tx: Tx, now: int, events_days: int, calls_days: int) -> dict[str, Any]
         before = now - events_days * DAY_MS
         through = tx.value("events_prunable", before=before)
         if through:
-            gone["events"] = tx.run("events_prune", before=before)
+            gone["events"] = tx.run("events_prune", through=through)
             tx.run("hall_set", key=PRUNED, value=str(through))
     if calls_days:
         gone["calls"] = tx.run("call_log_prune", before=now - calls_days * DAY_MS)

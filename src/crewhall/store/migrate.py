@@ -44,6 +44,7 @@ def migrate(store: Store, known: list[Step] | None = None) -> list[str]:
     if pending and pending[0].number > 1 and isinstance(store, SqliteStore):
         _keep_a_copy(store, pending[0])
     taken = []
+    now = store.now()  # asked for before the transaction: it may need a connection of its own
     for step in pending:
         with store.reshape() as (tx, execute):
             execute(_RECORD)
@@ -52,7 +53,7 @@ def migrate(store: Store, known: list[Step] | None = None) -> list[str]:
             for statement in store.dialect.marked(step.text).split(";\n"):
                 if statement.strip():
                     execute(statement)
-            tx.run("migration_note", number=step.number, name=step.name, now=store.now())
+            tx.run("migration_note", number=step.number, name=step.name, now=now)
         taken.append(step.name)
     return taken
 

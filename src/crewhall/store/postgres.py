@@ -22,6 +22,8 @@ from crewhall.store.transaction import Row, Store, Tx, Work
 
 CONNECT_SECONDS = 10
 CLOCK_SECONDS = 60
+# A server that vanished without a word is noticed within half a minute.
+ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000}
 
 
 class PostgresStore(Store):
@@ -37,7 +39,8 @@ class PostgresStore(Store):
             min_size=1,
             max_size=pool,
             timeout=CONNECT_SECONDS,
-            kwargs={"row_factory": dict_row, "autocommit": True},
+            reconnect_timeout=5,  # longer, and it sleeps on after the server is back
+            kwargs={"row_factory": dict_row, "autocommit": True, **ALIVE},
             configure=_configure,
             check=ConnectionPool.check_connection,
             open=False,
@@ -86,7 +89,7 @@ class PostgresStore(Store):
             raise
         except PoolTimeout:
             raise _no_answer("no connection was free") from None
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError) as error:
             raise _no_answer(str(error).splitlines()[0] if str(error) else "the connection broke") from error
 
     @contextmanager

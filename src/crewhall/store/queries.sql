@@ -19,8 +19,8 @@ SELECT seq, at, actor, what, subject, before_status, after_status, tool, data
 SELECT COALESCE(max(seq), 0) AS seq FROM event;
 
 -- name: events_prune
--- Forget the events older than a time.
-DELETE FROM event WHERE seq <= (SELECT COALESCE(max(seq), 0) FROM event WHERE at < :before);
+-- Forget the events up to a number.
+DELETE FROM event WHERE seq <= :through;
 
 -- name: events_prunable
 -- The number of the newest event older than a time.

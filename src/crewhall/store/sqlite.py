@@ -11,7 +11,7 @@ nobody waiting commits for all who came before. While that commit reaches the di
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +120,8 @@ class SqliteStore(Store):
             return error
         return Unavailable(
             f"the hall's database {self.path} cannot be used: {error}",
-            hint="Nothing of this call was kept. `crewhall doctor` says more; see that the disk has room.",
+            hint="Nothing of this call was kept. See that no other program holds the file and that the disk has room; "
+            "`crewhall doctor` says more.",
         )
 
     def _tx(self, connection: Any, work: Work | None = None) -> Tx:
@@ -198,15 +199,9 @@ class SqliteStore(Store):
             except BaseException:
                 self._line.leave()
                 raise
-        except sqlite3.OperationalError as error:
+        except BaseException as error:
             self._turns.give()
-            raise Unavailable(
-                f"the database is held by another program: {error}",
-                hint="Something outside Crewhall keeps the file locked; close it and try again.",
-            ) from None
-        except BaseException:
-            self._turns.give()
-            raise
+            raise self._told(error) from error
         self._batch = Batch()
         return self._batch
 
@@ -227,9 +222,14 @@ class SqliteStore(Store):
         batch.members += 1
         if not (self._turns.waiting and batch.has_room):
             self._batch = None
-            self._commit(batch)
-            batch.done.set()
+            self._finish(batch)
         self._turns.give()
+
+    def _finish(self, batch: Batch) -> None:
+        try:
+            self._commit(batch)
+        finally:
+            batch.done.set()
 
     def _commit(self, batch: Batch) -> None:
         """Put the batch on disk; `batch.failure` says why it is not there."""
@@ -239,8 +239,9 @@ class SqliteStore(Store):
         except sqlite3.Error as error:
             batch.failure = error
         finally:
-            if self._writer.in_transaction:
-                self._writer.execute("ROLLBACK")
+            with suppress(sqlite3.Error):
+                if self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
             self._line.leave()
 
     @contextmanager
@@ -266,8 +267,11 @@ class SqliteStore(Store):
             target.close()
 
     def close(self) -> None:
-        """A write that comes later is refused; one that runs is waited for."""
+        """A write that comes later is refused; one that waits for its commit gets it."""
         self._turns.take()
+        if self._batch is not None:  # its last member handed it on, to us
+            batch, self._batch = self._batch, None
+            self._finish(batch)
         if not self._closed:
             self._closed = True
             self._writer.close()

@@ -8,7 +8,7 @@ SELECT 1;
 
 -- name: tables
 -- The hall's tables.
-SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name;
+SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 7) <> 'sqlite_' ORDER BY name;
 
 -- name: event_number_set
 -- Go on numbering after the newest event, the forgotten ones and a least number too.

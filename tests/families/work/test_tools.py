@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crewhall.app import Hub
-from crewhall.errors import Failure, Forbidden, InvalidInput, LimitExceeded, NotFound, Unauthorized
+from crewhall.errors import Conflict, Failure, Forbidden, InvalidInput, LimitExceeded, NotFound, Unauthorized
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Clock, eventually
 
@@ -280,3 +280,22 @@ def test_calls_are_listed_newest_first_by_tool_actor_and_outcome(hub: Hub, opera
     assert told() == [failed, beat, beat, ("agent_token_create", "operator", True, None)]
     assert told(tool="agent_heartbeat") == told(actor=ada.id) == [beat, beat]
     assert told(success=True, limit=1, actor=ada.id) == [beat]
+
+
+def test_a_name_that_is_taken_gets_no_second_agent_by_a_token(operator: Ask) -> None:
+    agent = register(operator, "ada")
+    with pytest.raises(Conflict, match=agent) as refused:
+        operator("agent_token_create", name="ada")
+    assert refused.value.hint.startswith(f"agent_id {agent} makes a token for it")
+    assert operator("agent_token_create", agent_id=agent)["agent_id"] == agent
+    assert operator("agent_list")["total"] == 1
+
+
+def test_a_token_for_an_agent_that_is_there_changes_nothing_about_it(operator: Ask) -> None:
+    agent = register(operator)
+    for more in ({"role": "coordinator"}, {"type": "review"}, {"runtime": "codex"}):
+        with pytest.raises(InvalidInput, match="are for a new agent"):
+            operator("agent_token_create", agent_id=agent, **more)
+    made = operator("agent_token_create", name="eve", role="coordinator", type="planning", runtime="gemini")
+    eve = operator("agent_get", id=made["agent_id"])
+    assert (eve["role"], eve["type"], eve["runtime"]) == ("coordinator", "planning", "gemini")

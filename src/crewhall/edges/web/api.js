@@ -37,6 +37,8 @@ function route(path, operations) {
   return box;
 }
 
+document.getElementById("example").textContent = `curl '${location.origin}/api/v1/agent/list?status=online'`;
+
 const description = await (await fetch("/api/openapi.json")).json();
 const nouns = new Map();
 for (const [path, operations] of Object.entries(description.paths)) {

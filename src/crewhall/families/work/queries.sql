@@ -75,6 +75,10 @@ SELECT count(*) AS total
    AND (CAST(:role AS text) IS NULL OR role = :role)
    AND (CAST(:runtime AS text) IS NULL OR runtime = :runtime);
 
+-- name: agent_named
+-- The agent that has had this name the longest.
+SELECT id FROM agent WHERE name = :name ORDER BY created_at, id LIMIT 1;
+
 -- name: agents_live_count
 -- How many agents are in the hall now.
 SELECT count(*) AS total FROM agent WHERE status <> 'offline';

@@ -41,7 +41,7 @@ def status_after_beat(before: str, asked: str | None) -> str:
 
 
 def refuse_more_agents(live: int, most: int) -> None:
-    """Raise LimitExceeded when the hall is full; a client in a loop must not fill it without end."""
+    """Raise LimitExceeded when as many agents are in the hall as it may hold at once."""
     if live >= most:
         raise LimitExceeded(
             f"{live} agents are in the hall, and agent.max is {most}",
@@ -54,7 +54,7 @@ def page(items: Sequence[ItemT], total: int, offset: int) -> tuple[list[ItemT], 
     fitting: list[ItemT] = []
     size = 0
     for item in items:
-        size += len(item.model_dump_json())
+        size += len(item.model_dump_json().encode())
         if fitting and size > LIST_BYTES:
             break
         fitting.append(item)

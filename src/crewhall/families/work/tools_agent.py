@@ -8,7 +8,7 @@ Agents: who is in the hall (seed 003, agent management).
 import json
 
 from crewhall.app import Call
-from crewhall.errors import InvalidInput, NotFound
+from crewhall.errors import Conflict, InvalidInput, NotFound
 from crewhall.families.work.family import work
 from crewhall.families.work.model import (
     Agent,
@@ -132,7 +132,7 @@ def agent_get(call: Call, id: AgentId) -> Agent:
         return Agent.from_row(_found(tx, id))
 
 
-@work.tool("agent_list", quick=True, profiles=EVERYONE)
+@work.tool("agent_list", profiles=EVERYONE)
 def agent_list(
     call: Call,
     status: list[AgentStatus] | None = None,
@@ -174,28 +174,28 @@ def agent_token_create(
     call: Call,
     agent_id: AgentId | None = None,
     name: Name | None = None,
-    role: Role = "worker",
+    role: Role | None = None,
     type: AgentType | None = None,
-    runtime: Runtime = "custom",
+    runtime: Runtime | None = None,
 ) -> AgentToken:
     """Make a token that lets a client act as one agent and as no other: an agent that is there, or a new one by name.
 
-    The token is shown this once. Whoever holds it is that agent, with the role and type given here.
+    The token is shown this once. A new agent gets the role (worker), type and runtime (custom) given here.
     """
     if (agent_id is None) == (name is None):
         raise InvalidInput(
             "give either agent_id or name", hint="agent_id for an agent of the hall, name for a new one."
         )
+    if agent_id is not None and (role or type or runtime):
+        raise InvalidInput(
+            "role, type and runtime are for a new agent", hint="An agent that is there keeps those it was made with."
+        )
     with call.begin() as tx:
         if agent_id is None:
-            told = {
-                "name": name,
-                "runtime": runtime,
-                "capabilities": None,
-                "workspace_path": None,
-                "metadata": None,
-            }
-            row = _new_agent(call, tx, told, role, type, "offline")
+            _refuse_taken(tx, name)
+            told = {"name": name, "runtime": runtime or "custom"}
+            told |= {"capabilities": None, "workspace_path": None, "metadata": None}
+            row = _new_agent(call, tx, told, role or "worker", type, "offline")
         else:
             row = _found(tx, agent_id)
         token = make_token(tx, "agent", row["name"], call.now, agent_id=row["id"])
@@ -203,14 +203,18 @@ def agent_token_create(
     return AgentToken(agent_id=row["id"], role=row["role"], token=token)
 
 
-@work.tool(
-    "agent_token_revoke",
-    changes=True,
-    who=OPERATOR,
-    idempotent=True,
-    destructive=True,
-    command="agent revoke",
-)
+def _refuse_taken(tx: Tx, name: str | None) -> None:
+    """Raise Conflict when an agent has this name: a token for it is asked for by its id."""
+    tx.run("hall_lock")
+    taken = tx.one("agent_named", name=name)
+    if taken is not None:
+        raise Conflict(
+            f"an agent named '{name}' is in the hall already: {taken['id']}",
+            hint=f"agent_id {taken['id']} makes a token for it; another name makes a new agent.",
+        )
+
+
+@work.tool("agent_token_revoke", changes=True, who=OPERATOR, idempotent=True, destructive=True, command="agent revoke")
 def agent_token_revoke(call: Call, agent_id: AgentId) -> Revoked:
     """Make all tokens of an agent worthless, at once and on every hub."""
     with call.begin() as tx:

@@ -27,8 +27,11 @@ def event_list(
     with call.begin() as tx:
         rows = events_after(tx, after, limit, topic=topic, subject=subject, actor=actor)
         newest = tx.value("event_newest")
-    events, _ = page([Event.from_row(row) for row in rows], len(rows), 0)
-    return Events(events=events, cursor=events[-1].seq if events else after, newest=newest)
+    events, cut = page([Event.from_row(row) for row in rows], len(rows), 0)
+    # When nothing more matches, all up to the newest has been looked at: a follower of a rare topic keeps up too.
+    seen_all = cut is None and len(rows) < limit
+    cursor = max(after, newest) if seen_all else events[-1].seq
+    return Events(events=events, cursor=cursor, newest=newest)
 
 
 @work.tool("call_list", profiles=("standard",))

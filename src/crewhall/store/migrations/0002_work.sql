@@ -25,3 +25,4 @@ CREATE TABLE agent (
 );
 CREATE INDEX agent_created ON agent (created_at, id);
 CREATE INDEX agent_status ON agent (status);
+CREATE INDEX agent_name ON agent (name);
