@@ -204,10 +204,14 @@ def restore_command(settings_flags: dict[str, Any], flags: dict[str, str], rest:
 
 def doctor_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
     options_of(rest, {})
-    settings = from_environment(settings_flags)
-    from crewhall.edges.doctor import examine
+    from crewhall.edges.doctor import examine, misread
 
-    findings = examine(settings, running_hubs(settings.home))
+    try:
+        settings = from_environment(settings_flags)
+    except InvalidInput as failure:
+        findings = misread(failure)
+    else:
+        findings = examine(settings, running_hubs(settings.home))
     say(json.dumps({"findings": findings}) if "--json" in flags else show.findings(findings))
     return 1 if any(finding["state"] == "wrong" for finding in findings) else 0
 

@@ -34,6 +34,11 @@ def examine(settings: Settings, hubs: list[str]) -> list[Finding]:
     return [check() for check in checks]
 
 
+def misread(failure: Failure) -> list[Finding]:
+    """What is found when the settings themselves cannot be read."""
+    return [_python(), _sqlite(), _finding("wrong", "settings", failure.message, failure.hint)]
+
+
 def _finding(state: str, what: str, finding: str, hint: str = "") -> Finding:
     return {"state": state, "what": what, "finding": finding, "hint": hint}
 

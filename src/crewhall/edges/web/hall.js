@@ -6,8 +6,8 @@ const at = (id) => document.getElementById(id);
 
 async function ask(path, values = {}) {
   const query = new URLSearchParams(values).toString();
-  const answer = await fetch(`/api/v1/${path}${query ? "?" + query : ""}`).catch((error) => {
-    throw new Error(`No answer from the hub: ${error.message}`);
+  const answer = await fetch(`/api/v1/${path}${query ? "?" + query : ""}`).catch(() => {
+    throw new Error("No answer from the hub; trying again");
   });
   const body = await answer.json();
   if (!answer.ok) throw Object.assign(new Error(`${body.message}. ${body.hint}`), { body });
