@@ -103,6 +103,11 @@ class Call:
             yield tx
         self.in_log = True
 
+    def one(self, name: str, /, **params: Any) -> Row | None:
+        """The row of one query, without a transaction around it."""
+        self.stop.check()
+        return self.hub.store.one(name, **params)
+
     def _before_commit(self) -> None:
         self.hub.before_commit()
         self.stop.check()

@@ -24,9 +24,9 @@ from crewhall.outside.peers import Address, peer_uid
 
 log = logging.getLogger(__name__)
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
-BROWSER = ("origin", "sec-fetch-site", "sec-fetch-mode")
-PROXY = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
-NOT_LOCAL = (*BROWSER, *PROXY)  # headers of who is not a plain process of this machine
+BROWSER = (b"origin", b"sec-fetch-site", b"sec-fetch-mode")
+PROXY = (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip")
+NOT_LOCAL = frozenset((*BROWSER, *PROXY))  # headers of who is not a plain process of this machine
 HEAD_BYTES = 64 * 1024
 TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
@@ -88,15 +88,16 @@ def _address(raw: Any) -> Address | None:
 
 def credentials(scope: Scope, settings: Settings) -> Credentials:
     """What this request says about its sender. An empty token is a wrong one, never none."""
+    names = {name for name, _ in scope["headers"]}
     headers = Headers(scope=scope)
-    if "authorization" in headers:
+    if b"authorization" in names:
         scheme, _, token = headers["authorization"].partition(" ")
         return Credentials(token=token.strip() if scheme.lower() == "bearer" else "")
-    cookie = cookie_parser(headers.get("cookie", "")).get(cookie_name(scope))
+    cookie = cookie_parser(headers["cookie"]).get(cookie_name(scope)) if b"cookie" in names else None
     if cookie is not None:
         return Credentials(cookie=cookie)
     peer: Peer | None = scope.get("state", {}).get("peer")
-    is_direct = _is_loopback(headers.get("host", "")) and not any(name in headers for name in NOT_LOCAL)
+    is_direct = names.isdisjoint(NOT_LOCAL) and _is_loopback(headers.get("host", ""))
     is_local = bool(settings["auth.local_without_token"] and is_direct and peer and peer.is_same_user)
     return Credentials(is_local=is_local)
 

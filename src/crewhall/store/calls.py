@@ -4,6 +4,7 @@ The call log: every call, reads and refusals too, written in batches off the cal
 A change's row travels in the change's own transaction instead; see `Work.log`.
 """
 
+import json
 import logging
 import queue
 import threading
@@ -54,7 +55,7 @@ class CallLog:
     def _write(self, rows: list[Row]) -> None:
         try:
             with self._store.write(Work(actor="operator", tool=None, now=0)) as tx:
-                tx.many("call_log_put", rows)
+                tx.run("call_log_put_all", rows=json.dumps(rows))
         except Exception as error:  # the calls themselves must not suffer, nor this thread end
             self.dropped += len(rows)
             log.warning("call log rows lost", extra={"rows": len(rows), "reason": str(error)})

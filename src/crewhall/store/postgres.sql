@@ -23,3 +23,11 @@ SELECT pg_advisory_xact_lock(7264001);
 -- name: clock
 -- The server's clock, UTC milliseconds.
 SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint) AS now;
+
+-- name: call_log_put_all
+-- Note many calls, given as a JSON list of objects.
+INSERT INTO call_log (id, at, tool, actor, edge, success, error, duration_ms)
+SELECT id, at, tool, actor, edge, success, error, duration_ms
+  FROM json_to_recordset(CAST(:rows AS json))
+    AS row (id text, at bigint, tool text, actor text, edge text, success integer, error text, duration_ms bigint)
+    ON CONFLICT (id) DO UPDATE SET success = excluded.success, error = excluded.error, duration_ms = excluded.duration_ms;

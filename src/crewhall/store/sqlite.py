@@ -133,16 +133,22 @@ class SqliteStore(Store):
 
         return Tx(execute, executemany, lambda name: connection.execute(self.texts[name]), work)
 
-    @contextmanager
-    def _reader(self) -> Iterator[Any]:
+    def _reader(self) -> Any:
+        """A connection to read with; it goes back to `_readers`."""
         self._refuse_when_closed()
         try:
-            connection = self._readers.pop()
+            return self._readers.pop()
         except IndexError:
             connection = self._connect()
             connection.execute("PRAGMA query_only=ON")
+            return connection
+
+    @contextmanager
+    def read(self) -> Iterator[Tx]:
+        connection = self._reader()
         try:
-            yield connection
+            connection.execute("BEGIN")
+            yield self._tx(connection)
         except sqlite3.Error as error:
             raise self._told(error) from error
         finally:
@@ -150,16 +156,15 @@ class SqliteStore(Store):
                 connection.execute("ROLLBACK")
             self._readers.append(connection)
 
-    @contextmanager
-    def read(self) -> Iterator[Tx]:
-        with self._reader() as connection:
-            connection.execute("BEGIN")
-            yield self._tx(connection)
-
     def one(self, name: str, /, **params: Any) -> Row | None:
-        with self._reader() as connection:
-            rows: list[Row] = connection.execute(self.texts[name], params).fetchmany(1)
-            return rows[0] if rows else None
+        connection = self._reader()
+        try:
+            rows: list[Row] = connection.execute(self.texts[name], params).fetchall()
+        except sqlite3.Error as error:
+            raise self._told(error) from error
+        finally:
+            self._readers.append(connection)
+        return rows[0] if rows else None
 
     @contextmanager
     def write(self, work: Work) -> Iterator[Tx]:

@@ -20,3 +20,11 @@ SELECT (SELECT rowid FROM sqlite_sequence WHERE name = 'event'), 'event',
 -- name: quick_check
 -- The word ok, or what is damaged.
 PRAGMA quick_check(1);
+
+-- name: call_log_put_all
+-- Note many calls, given as a JSON list of objects; one statement, so that the log's thread asks for Python once.
+INSERT INTO call_log (id, at, tool, actor, edge, success, error, duration_ms)
+SELECT value ->> 'id', value ->> 'at', value ->> 'tool', value ->> 'actor', value ->> 'edge', value ->> 'success',
+       value ->> 'error', value ->> 'duration_ms'
+  FROM json_each(:rows) WHERE true
+    ON CONFLICT (id) DO UPDATE SET success = excluded.success, error = excluded.error, duration_ms = excluded.duration_ms;

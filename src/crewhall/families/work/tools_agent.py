@@ -35,7 +35,7 @@ from crewhall.families.work.model import (
 )
 from crewhall.families.work.rules import cargo, page, refuse_more_agents, status_after_beat
 from crewhall.identity import make_token, new_id
-from crewhall.store.transaction import Row, Tx
+from crewhall.store.transaction import Look, Row, Tx
 from crewhall.tool import KEEP, OPERATOR
 
 EVERYONE = ("worker", "coordinator", "reviewer", "standard")
@@ -128,8 +128,7 @@ def agent_update(
 @work.tool("agent_get", quick=True, profiles=EVERYONE)
 def agent_get(call: Call, id: AgentId) -> Agent:
     """An agent's details."""
-    with call.begin() as tx:
-        return Agent.from_row(_found(tx, id))
+    return Agent.from_row(_found(call, id))
 
 
 @work.tool("agent_list", profiles=EVERYONE)
@@ -225,9 +224,9 @@ def agent_token_revoke(call: Call, agent_id: AgentId) -> Revoked:
     return Revoked(agent_id=agent_id, revoked=revoked)
 
 
-def _found(tx: Tx, agent_id: str) -> Row:
+def _found(look: Look, agent_id: str) -> Row:
     """The agent. Raises NotFound."""
-    row = tx.one("agent_get", id=agent_id)
+    row = look.one("agent_get", id=agent_id)
     if row is None:
         raise _unknown(agent_id)
     return row

@@ -44,6 +44,5 @@ def repository_list(call: Call, limit: Limit = 50, offset: Offset = 0) -> Reposi
 @work.tool("repository_get", quick=True, profiles=("standard",))
 def repository_get(call: Call, path: Path) -> Repository | None:
     """The repository at an absolute path, or null when the hall does not know it."""
-    with call.begin() as tx:
-        row = tx.one("repository_get", path=repository_path(path))
+    row = call.one("repository_get", path=repository_path(path))
     return Repository.from_row(row) if row else None
