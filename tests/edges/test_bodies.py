@@ -248,6 +248,10 @@ def test_nothing_that_was_said_is_ignored(live: Live) -> None:
     assert http.get(live.url + LIST + "?status=online&status=busy").status_code == 200
 
 
-def test_a_read_with_a_body_over_the_limit_is_too_large(live: Live) -> None:
-    chunks = (b"x" * 65_536 for _ in range(100))
-    refused(live, http.request("GET", live.url + LIST, content=chunks), 413, "LIMIT_EXCEEDED")
+def test_a_read_that_brings_an_endless_body_gets_a_body_of_ours(live: Live) -> None:
+    """Nobody reads it: the answer may come before the limit is passed, or the refusal; never a bare fault."""
+    for _ in range(10):
+        chunks = (b"x" * 65_536 for _ in range(100))
+        answer = http.request("GET", live.url + LIST, content=chunks)
+        assert answer.status_code in (200, 413) and ("agents" in answer.json() or answer.json()["code"])
+    assert_alive(live)
