@@ -50,7 +50,7 @@ def call(hub: Hub, name: str, arguments: Mapping[str, Any], actor: Actor, **more
 def _stuck() -> TimedOut:
     return TimedOut(
         "the call's time is over, and it could not be stopped",
-        hint="It may still happen. Something holds the database up: `crewhall doctor` looks for it.",
+        hint="It may still happen. Something holds the database up, such as a process stopped in mid-write.",
     )
 
 
