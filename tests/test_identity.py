@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from crewhall.app import Hub
-from crewhall.edges.door import Door
 from crewhall.edges.pages import make_link, use_link
 from crewhall.errors import Unauthorized
 from crewhall.identity import (
@@ -92,27 +91,25 @@ def test_a_new_file_is_written_through_no_link_of_someone_elses(hub: Hub, tmp_pa
 
 
 def test_a_link_signs_in_once_and_until_its_time_is_over(hub: Hub, clock: Clock) -> None:
-    door = Door(hub)
-
     def link() -> str:
         with hub.own_work() as tx:
             return make_link(tx, "http://h:1", hub.clock()).removeprefix("http://h:1/?key=")
 
     used, late = link(), link()
     clock.advance(LINK_MS / 1000 - 1)
-    cookie = use_link(door, used, 30)
-    assert cookie is not None and use_link(door, used, 30) is None
+    cookie = use_link(hub, used, 30)
+    assert cookie is not None and use_link(hub, used, 30) is None
     clock.advance(1)
-    assert use_link(door, late, 30) is None
+    assert use_link(hub, late, 30) is None
     assert hub.identify(Credentials(cookie=cookie)) == Actor("operator", "operator", proof="cookie")
     for wrong in ("", "x", cookie, Agent(hub).token):
-        assert use_link(door, wrong, 30) is None
+        assert use_link(hub, wrong, 30) is None
 
 
 def test_a_cookie_is_good_for_its_days(hub: Hub, clock: Clock) -> None:
     with hub.own_work() as tx:
         link = make_link(tx, "", hub.clock()).removeprefix("/?key=")
-    cookie = use_link(Door(hub), link, 2)
+    cookie = use_link(hub, link, 2)
     clock.advance(2 * DAY - 1)
     assert hub.identify(Credentials(cookie=cookie)).kind == "operator"
     clock.advance(1)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic_core import ErrorDetails
@@ -252,8 +252,3 @@ def _without_null(node: dict[str, Any]) -> dict[str, Any]:
     if options:
         node["anyOf"] = options
     return node
-
-
-def choices(literal: Any) -> tuple[str, ...]:
-    """The words of a Literal."""
-    return get_args(literal)

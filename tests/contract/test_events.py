@@ -39,7 +39,7 @@ def note(store: Store, *subjects: str, days_old: int = 0, actor: str = "operator
             tx.event(f"{subject}.noted", subject)
             if call:
                 about = {"tool": "t", "actor": "operator", "edge": "python", "success": 1, "error": None}
-                tx.run("call_log_put", id=subject, at=NOW - days_old * DAY_MS, duration_ms=1, **about)
+                tx.log_calls([about | {"id": subject, "at": NOW - days_old * DAY_MS, "duration_ms": 1}])
 
 
 def after(store: Store, cursor: int, limit: int = 100, **which: str) -> list[tuple[int, str]]:

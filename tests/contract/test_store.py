@@ -137,7 +137,7 @@ def test_a_second_row_for_a_call_says_how_it_really_ended(store: Store) -> None:
     with store.write(work(log=lambda: call_row("c1"))):
         pass
     with store.write(work()) as tx:
-        tx.many("call_log_put", [call_row("c1", success=0, error="INTERNAL"), call_row("c2")])
+        tx.log_calls([call_row("c1", success=0, error="INTERNAL"), call_row("c2")])
     assert [(row["id"], row["success"], row["error"], row["duration_ms"]) for row in content(store)[2]] == [
         ("c1", 0, "INTERNAL", 5),
         ("c2", 1, None, 6),

@@ -98,6 +98,7 @@ def _answering(notice: Path) -> str | None:
 
 
 def _operator_token(home: Path) -> str | None:
+    """As identity.read_operator_token, without what that imports: the command line starts with little."""
     try:
         return (home / "operator.token").read_text("utf-8").strip()
     except (OSError, ValueError):

@@ -1,6 +1,7 @@
 """What the command line does in its own process, when no hub is there to ask. Imports everything; see cli.py."""
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -31,21 +32,15 @@ def serve_here(settings: Settings, say: Callable[[str], object]) -> int:
 def call_here(
     settings: Settings, name: str, arguments: Mapping[str, Any], token: str | None
 ) -> tuple[dict[str, Any], bool]:
-    hub = Hub(settings, registry())
-    try:
+    with closing(Hub(settings, registry())) as hub:
         actor = OPERATOR if token is None else hub.identify(Credentials(token=token))
         answer = door.call(hub, name, arguments, actor, edge="cli")
-    finally:
-        hub.close()
     return answer.body, answer.failure is None
 
 
 def status_here(settings: Settings) -> dict[str, Any]:
-    hub = Hub(settings, registry())
-    try:
+    with closing(Hub(settings, registry())) as hub:
         facts = hub_facts(hub)
-    finally:
-        hub.close()
     return {key: value for key, value in facts.items() if key not in ("pid", "hub", "calls_not_logged")}
 
 
@@ -53,11 +48,8 @@ def refuse_agents(settings: Settings, command: str, token: str | None) -> None:
     """Raise Forbidden when the process has another's token than the operator's: these commands are the operator's."""
     if token is None:
         return
-    hub = Hub(settings, registry())
-    try:
+    with closing(Hub(settings, registry())) as hub:
         actor = hub.identify(Credentials(token=token))
-    finally:
-        hub.close()
     if actor.kind != "operator":
         raise Forbidden(
             f"{command} is for the operator, and CREWHALL_TOKEN is that of {actor.id}",
@@ -66,25 +58,15 @@ def refuse_agents(settings: Settings, command: str, token: str | None) -> None:
 
 
 def link_here(settings: Settings, url: str) -> str:
-    hub = Hub(settings, registry())
-    try:
-        with hub.own_work() as tx:
-            return make_link(tx, url, hub.clock())
-    finally:
-        hub.close()
+    with closing(Hub(settings, registry())) as hub, hub.own_work() as tx:
+        return make_link(tx, url, hub.clock())
 
 
 def backup_here(settings: Settings, target: Path) -> int:
-    store = open_store(settings.database, Queries([]))
-    try:
+    with closing(open_store(settings.database, Queries([]))) as store:
         return backup(store, target)
-    finally:
-        store.close()
 
 
 def restore_here(settings: Settings, source: Path, replace: bool) -> int:
-    store = open_store(settings.database, Queries([]))
-    try:
+    with closing(open_store(settings.database, Queries([]))) as store:
         return restore(source, store, replace=replace)
-    finally:
-        store.close()

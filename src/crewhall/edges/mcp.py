@@ -73,12 +73,11 @@ class McpEdge:
                 "tools/list": CacheHint(ttl_ms=300_000, scope="private"),
                 "server/discover": CacheHint(ttl_ms=300_000, scope="private"),
             },
-            # No tool asks for Mcp-Param headers; without this the SDK would look for them at every call.
+            # No tool asks for Mcp-Param headers; without this the SDK would list all tools at every call.
             get_tool_input_schema=lambda name: None,
             on_list_tools=self._list,
             on_call_tool=self._call,
         )
-        server.middleware.clear()  # the SDK's OpenTelemetry spans, a twentieth of a call, go nowhere here
         # The guard in front of every route checks Host, Origin and size; the SDK's own checks would say it twice.
         self.manager = StreamableHTTPSessionManager(
             server, stateless=True, max_request_body_size=max(1, door.hub.settings["server.max_body_bytes"])

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from crewhall.app import Hub
 from crewhall.config import Settings
 from crewhall.edges.door import Door
 from crewhall.edges.guard import cookie_name, credentials
@@ -56,7 +57,7 @@ class Pages:
 
     async def _sign_in(self, key: str, name: str) -> Response | None:
         days = self.door.hub.settings["auth.browser_days"]
-        cookie = await self.door.thread(lambda: use_link(self.door, key, days))
+        cookie = await self.door.thread(lambda: use_link(self.door.hub, key, days))
         if cookie is None:
             return None
         answer = RedirectResponse("/", 303, POLICY)
@@ -68,10 +69,10 @@ def _file(name: str, status: int = 200) -> Response:
     return FileResponse(str(WEB.joinpath(name)), status, POLICY)
 
 
-def use_link(door: Door, key: str, days: int) -> str | None:
+def use_link(hub: Hub, key: str, days: int) -> str | None:
     """A cookie for the browser that brought the key of an unused link, or None."""
-    now = door.hub.clock()
-    with door.hub.own_work() as tx:
+    now = hub.clock()
+    with hub.own_work() as tx:
         if tx.one("link_use", hash=hash_of(key), now=now) is None:
             return None
         return make_token(tx, "browser", "dashboard", now, expires_at=now + days * DAY_MS)

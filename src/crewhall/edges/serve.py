@@ -1,7 +1,7 @@
 """
 The hub as a process: one port for MCP, REST and the pages, started and stopped in order.
 
-    open the hall ─▶ bind ─▶ tell where (hub.json) ─▶ serve ─▶ SIGTERM: no new calls, running ones finish ─▶ close
+    open the hall ─▶ bind ─▶ tell where (hub-<pid>.json) ─▶ serve ─▶ SIGTERM: no new calls, running ones finish ─▶ close
 """
 
 import asyncio

@@ -4,7 +4,6 @@ The call log: every call, reads and refusals too, written in batches off the cal
 A change's row travels in the change's own transaction instead; see `Work.log`.
 """
 
-import json
 import logging
 import queue
 import threading
@@ -55,7 +54,7 @@ class CallLog:
     def _write(self, rows: list[Row]) -> None:
         try:
             with self._store.write(Work(actor="operator", tool=None, now=0)) as tx:
-                tx.run("call_log_put_all", rows=json.dumps(rows))
+                tx.log_calls(rows)
         except Exception as error:  # the calls themselves must not suffer, nor this thread end
             self.dropped += len(rows)
             log.warning("call log rows lost", extra={"rows": len(rows), "reason": str(error)})

@@ -24,8 +24,8 @@ SELECT pg_advisory_xact_lock(7264001);
 -- The server's clock, UTC milliseconds.
 SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint) AS now;
 
--- name: call_log_put_all
--- Note many calls, given as a JSON list of objects.
+-- name: call_log_put
+-- Note calls, a JSON list of objects, in one statement; a second time for the same call says how it really ended.
 INSERT INTO call_log (id, at, tool, actor, edge, success, error, duration_ms)
 SELECT id, at, tool, actor, edge, success, error, duration_ms
   FROM json_to_recordset(CAST(:rows AS json))

@@ -42,12 +42,6 @@ INSERT INTO hall (key, value) VALUES ('id', :id) ON CONFLICT (key) DO NOTHING;
 -- Hold the hall's own row: for rules about the hall as a whole.
 SELECT key FROM hall WHERE key = 'id' {for_update};
 
--- name: call_log_put
--- Note a call; a second time for the same call says how it really ended.
-INSERT INTO call_log (id, at, tool, actor, edge, success, error, duration_ms)
-VALUES (:id, :at, :tool, :actor, :edge, :success, :error, :duration_ms)
-ON CONFLICT (id) DO UPDATE SET success = excluded.success, error = excluded.error, duration_ms = excluded.duration_ms;
-
 -- name: call_log_prune
 -- Forget the calls older than a time.
 DELETE FROM call_log WHERE at < :before;

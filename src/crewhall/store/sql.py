@@ -10,7 +10,7 @@ Parameters are `:name`. What the two databases really say differently is a marke
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -58,7 +58,7 @@ POSTGRES = Dialect(
 )
 
 
-class Queries(Mapping[str, str]):
+class Queries:
     """The statements of all rooms by name, not yet in any dialect."""
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -68,15 +68,6 @@ class Queries(Mapping[str, str]):
                 if name in self._by_name:
                     raise ValueError(f"two queries are named {name}")
                 self._by_name[name] = statement
-
-    def __getitem__(self, name: str) -> str:
-        return self._by_name[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._by_name)
-
-    def __len__(self) -> int:
-        return len(self._by_name)
 
     def rendered(self, dialect: Dialect) -> dict[str, str]:
         return {name: dialect.query(text) for name, text in self._by_name.items()}

@@ -21,8 +21,8 @@ SELECT (SELECT rowid FROM sqlite_sequence WHERE name = 'event'), 'event',
 -- The word ok, or what is damaged.
 PRAGMA quick_check(1);
 
--- name: call_log_put_all
--- Note many calls, given as a JSON list of objects; one statement, so that the log's thread asks for Python once.
+-- name: call_log_put
+-- Note calls, a JSON list of objects, in one statement; a second time for the same call says how it really ended.
 INSERT INTO call_log (id, at, tool, actor, edge, success, error, duration_ms)
 SELECT value ->> 'id', value ->> 'at', value ->> 'tool', value ->> 'actor', value ->> 'edge', value ->> 'success',
        value ->> 'error', value ->> 'duration_ms'

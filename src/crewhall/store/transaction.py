@@ -5,6 +5,7 @@ Both stores offer `read()` and `write()`. Leaving a `write()` block without an e
 events and its row of the call log are on disk; leaving it with one means that none of them is.
 """
 
+import json
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -112,11 +113,15 @@ class Tx:
             }
         )
 
+    def log_calls(self, rows: Sequence[Row]) -> None:
+        """Put calls into the call log."""
+        self.run("call_log_put", rows=json.dumps(rows))
+
     def finish(self) -> None:
         """Write what was kept back. Events come last, so that their numbers are in commit order."""
         assert self.work is not None
         if self.work.log is not None:
-            self.run("call_log_put", **self.work.log())
+            self.log_calls([self.work.log()])
         if self.pending:
             self.run("events_lock")
             self.many("event_insert", self.pending)
