@@ -57,7 +57,7 @@ class Tool:
 
     `changes` says whether it writes, `who` which kinds of actor may call it. A `long` one runs under its own limit.
     A `quick` one makes a few point reads in one transaction and nothing else: where the database is a local file, an
-    edge may run it without the way to a thread and back, which is a sixth of such a call.
+    edge may run it without the way to a thread and back, which is a fifth of such a call.
     """
 
     name: str
