@@ -6,16 +6,18 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 ARGS ?=
 
-.PHONY: help up test lint types tests bench docs lock install clean system
+.PHONY: help up test lint types tests bench conformance clients docs lock install clean system
 
 help:
-	@echo "make up      serve a hall: dashboard, MCP, REST (ARGS='--port 0')"
-	@echo "make test    every check and every test, on SQLite and PostgreSQL"
-	@echo "make lint    ruff, mypy, import-linter"
-	@echo "make bench   what a call costs against its floor"
-	@echo "make docs    write the generated pages anew"
-	@echo "make lock    resolve the dependencies anew"
-	@echo "make clean   remove the environment"
+	@echo "make up           serve a hall: dashboard, MCP, REST (ARGS='--port 0')"
+	@echo "make test         every check and every test, on SQLite and PostgreSQL"
+	@echo "make lint         ruff, mypy, import-linter"
+	@echo "make bench        what a call costs against its floor"
+	@echo "make conformance  the MCP project's own suite against a hub (npm)"
+	@echo "make clients      real Claude Code, Codex, Gemini and opencode against a hub (npm)"
+	@echo "make docs         write the generated pages anew"
+	@echo "make lock         resolve the dependencies anew"
+	@echo "make clean        remove the environment"
 
 up: install
 	@exec $(BIN)/crewhall up $(ARGS)
@@ -31,6 +33,12 @@ lint: $(VENV)/dev
 
 bench: $(VENV)/dev
 	@$(BIN)/python -m bench.run $(ARGS)
+
+conformance: $(VENV)/dev
+	@$(BIN)/python -m tools.conformance $(ARGS)
+
+clients: $(VENV)/dev
+	@$(BIN)/python -m tools.clients $(ARGS)
 
 docs: $(VENV)/dev
 	@$(BIN)/python -m crewhall.edges.docs
