@@ -2,7 +2,7 @@
 What a call costs, as ratios inside one run: blocks of each side take turns, and the median block counts.
 
     python -m bench.run            all
-    python -m bench.run calls      one part: calls, writes, growth
+    python -m bench.run calls      one part: calls, writes, growth, start, crowd, recovery, watchers
 """
 
 import json
@@ -20,6 +20,7 @@ from typing import Any
 
 import pysqlite3.dbapi2 as sqlite3
 
+from bench import bridges, watchers
 from bench.load import block, rest_request, tool_request
 from crewhall import config
 from crewhall.app import Hub
@@ -34,7 +35,7 @@ CALLS = 400
 def hub_process(home: Path) -> Iterator[int]:
     """A hub in a process of its own; its port."""
     environment = os.environ | {"CREWHALL_HOME": str(home), "MCP_LOG_LEVEL": "error"}
-    command = [sys.executable, "-c", "from crewhall.edges.cli import main; main()", "up", "--port", "0"]
+    command = [sys.executable, "-m", "crewhall", "up", "--port", "0"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -184,7 +185,7 @@ def growth() -> None:
     hub.close()
 
 
-PARTS = {"calls": calls, "writes": writes, "growth": growth}
+PARTS = {"calls": calls, "writes": writes, "growth": growth} | bridges.PARTS | watchers.PARTS
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Every tool, setting and error is declared fit for every client, documented, and as the snapshots have it."""
+"""Every tool, prompt, setting and error is declared fit for every client, documented, and as the snapshots have it."""
 
 import ast
 import json
@@ -10,17 +10,25 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
+from mcp.shared.uri_template import UriTemplate
 
+from crewhall.app import Call
+from crewhall.declared import Declared
 from crewhall.edges.docs import pages
-from crewhall.edges.rest import openapi
+from crewhall.edges.offers import resources
+from crewhall.edges.rest import described, openapi
 from crewhall.errors import every_failure
 from crewhall.families.all import registry
-from crewhall.tool import Family, Registry, Tool
+from crewhall.families.work.model import AgentId, Done
+from crewhall.store.sql import SQLITE, Queries
+from crewhall.tool import Family, Prompt, Registry, Tool
 
 ROOT = Path(__file__).parent.parent
 TOOLS = registry().tools
 OURS = {"call_list", "event_list", "agent_token_create", "agent_token_revoke"}
+PROMPTS = registry().prompts
 each_tool = pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+each_prompt = pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.name)
 
 
 @each_tool
@@ -44,8 +52,65 @@ def test_no_two_tools_share_a_command_or_a_name() -> None:
     assert len({tool.command for tool in TOOLS}) == len({tool.name for tool in TOOLS}) == len(TOOLS)
     family = Family("twice", "", "crewhall.families.work")
     family.tools += [TOOLS[0], TOOLS[0]]
-    with pytest.raises(ValueError, match="same name"):
+    with pytest.raises(ValueError, match="two tools have the same name"):
         Registry([family])
+    family = Family("twice", "", "crewhall.families.work", prompts=[PROMPTS[0], PROMPTS[0]])
+    with pytest.raises(ValueError, match="two prompts have the same name"):
+        Registry([family])
+
+
+def test_an_address_leads_to_one_tool() -> None:
+    declared = [uri for uri, _ in resources(TOOLS)]
+    assert declared
+    for uri in declared:
+        example = UriTemplate.parse(uri).expand({"id": "1", "after": "1"})
+        assert [other for other in declared if UriTemplate.parse(other).match(example) is not None] == [uri]
+
+
+@pytest.mark.parametrize(
+    ("uri", "changes"),
+    [
+        ("crewhall://agents/{id}", True),
+        ("crewhall://agents/{name}", False),
+        ("crewhall://agents/{id}/{call}", False),
+        ("crewhall://agents", False),
+        ("file:///agents/{id}", False),
+    ],
+)
+def test_an_address_that_does_not_fit_its_tool_cannot_be_declared(uri: str, changes: bool) -> None:
+    def handler(call: Call, id: AgentId, more: int = 0) -> Done:
+        """Read."""
+        return Done(success=True)
+
+    family = Family("wrong", "", "crewhall.families.work")
+    family.tool("agent_read", resources=("crewhall://agents/{id}", "crewhall://agents/{id}/{more}"))(handler)
+    with pytest.raises(AssertionError):
+        family.tool("agent_read", changes=changes, resources=(uri,))(handler)
+
+
+@each_prompt
+def test_a_prompt_tells_what_it_does_and_what_it_takes(prompt: Prompt) -> None:
+    assert re.fullmatch(r"[a-z][a-z0-9_]{2,50}", prompt.name) and prompt.description.endswith(".")
+    assert all(one.get("description") for one in prompt.input_schema["properties"].values())
+
+
+@each_prompt
+def test_a_prompt_names_only_calls_that_can_be_made(prompt: Prompt) -> None:
+    text = prompt.text(dict.fromkeys(prompt.input_schema.get("required", []), "ada"))
+    calls = re.findall(r"(\w+)\(([^)]*)\)", text)
+    assert calls
+    for name, given in calls:
+        assert set(re.findall(r"(\w+)=", given)) <= set(registry().find(name).input_schema["properties"]), name
+    known = json.dumps([described(tool) for tool in TOOLS])
+    assert all(f'"{word}"' in known for word in re.findall(r"\b[a-z]+_[a-z_]+\b", text)), "nor other names"
+
+
+@pytest.mark.parametrize("declared", [*TOOLS, *PROMPTS], ids=lambda declared: declared.name)
+def test_what_suggests_names_a_query_that_is_there(declared: Declared) -> None:
+    queries = Queries(family.queries for family in registry().families).rendered(SQLITE)
+    for argument in declared.arguments.model_fields:
+        _, query = declared.suggestions(argument)
+        assert query is None or {":prefix", ":limit"} <= set(re.findall(r":\w+", queries[query]))
 
 
 def test_the_lists_stay_short() -> None:
@@ -77,7 +142,9 @@ def test_every_failure_has_a_sentence_and_a_line_in_the_tree() -> None:
             assert re.search(rf"{failure.__name__}\s+{failure.code}\s+{failure.status}\s+{failure.exit_code}\b", tree)
 
 
-@pytest.mark.parametrize("word", ["hall", "hub", "actor", "operator", "agent", "event", "cursor", "profile", "family"])
+@pytest.mark.parametrize(
+    "word", ["hall", "hub", "actor", "operator", "agent", "event", "cursor", "profile", "family", "resource", "prompt"]
+)
 def test_the_glossary_has_the_words_of_the_house(word: str) -> None:
     assert re.search(rf"^\*\*{word}\*\*", (ROOT / "docs/words.md").read_text(), re.MULTILINE)
 

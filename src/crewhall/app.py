@@ -19,6 +19,7 @@ from crewhall import identity
 from crewhall.config import Settings
 from crewhall.errors import Cancelled, Failure, Forbidden, InvalidInput, TimedOut
 from crewhall.identity import Actor, Credentials
+from crewhall.meter import Meter
 from crewhall.store.calls import CallLog
 from crewhall.store.events import prune
 from crewhall.store.open import open_store
@@ -71,6 +72,17 @@ class Stop:
             )
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where a call comes from, as its bridge tells it: a directory, and variables that count for this call alone."""
+
+    directory: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)  # tokens may be among them
+
+
+NOWHERE = Origin()
+
+
 @dataclass
 class Call:
     """What a handler may use of the world: a transaction, the time, progress, and when to stop."""
@@ -83,6 +95,7 @@ class Call:
     report: Progress | None
     now: int
     id: str
+    origin: Origin = NOWHERE
     started_at: float = field(default_factory=time.perf_counter)
     in_log: bool = False
 
@@ -142,6 +155,7 @@ class Hub:
         self.store: Store = open_store(settings.database, Queries(texts), settings["database.pool"])
         self.clock = clock or self.store.now
         self.calls = CallLog(self.store)
+        self.meter = Meter(tool.name for tool in registry.tools)
         self.before_commit: Callable[[], None] = lambda: None
         self.id = identity.new_id("hu")
         self._numbers = itertools.count(1)
@@ -173,15 +187,22 @@ class Hub:
         edge: str = "python",
         stop: Stop | None = None,
         progress: Progress | None = None,
+        origin: Origin = NOWHERE,
     ) -> dict[str, Any]:
         """Do what the tool does and return its result as plain data. Raises Failure."""
         tool = self.registry.find(name)
         stop = stop or Stop(self.settings["tool.timeout"])
-        call = Call(self, tool, actor, edge, stop, progress, self.clock(), f"{self.id}.{next(self._numbers)}")
+        with self.meter.measuring(tool.name):
+            call_id = f"{self.id}.{next(self._numbers)}"
+            return self._do(Call(self, tool, actor, edge, stop, progress, self.clock(), call_id, origin), arguments)
+
+    def _do(self, call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The call itself; every way out leaves a row in the call log."""
+        tool, actor = call.tool, call.actor
         error: str | None = "INTERNAL"
         try:
             _allow(tool, actor)
-            _refuse_unfit(arguments)
+            refuse_unfit(arguments)
             result = tool.handler(call, **_acting(tool, actor, tool.parse(arguments)))
             body = tool.dump(result)
             error = None
@@ -203,9 +224,11 @@ class Hub:
                 log.debug("pruned", extra=gone)
 
     def close(self) -> None:
-        """Finish the call log and let go of the database."""
-        self.calls.close()
-        self.store.close()
+        """Finish the call log and let go of the database; one that is stuck is left as it is."""
+        if self.calls.close():
+            self.store.close()
+        else:
+            log.error("the database is stuck; the call log's last rows are lost")
 
 
 def _allow(tool: Tool, actor: Actor) -> None:
@@ -245,7 +268,7 @@ def _acting(tool: Tool, actor: Actor, arguments: dict[str, Any]) -> dict[str, An
     return arguments | {tool.acting: given}
 
 
-def _refuse_unfit(arguments: Any) -> None:
+def refuse_unfit(arguments: Any) -> None:
     """Raise InvalidInput for what no database or wire can hold: NUL, lone surrogates, NaN, endless nesting."""
     level = [arguments]
     for _ in range(DEPTH):

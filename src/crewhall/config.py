@@ -7,11 +7,9 @@ A value comes from, first found first: a flag, `CREWHALL_<KEY>`, the seed's own 
 
 import os
 import re
-import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from crewhall.errors import InvalidInput
 
@@ -76,8 +74,7 @@ def words(raw: Any) -> tuple[str, ...]:
     return tuple(str(item).strip() for item in items if str(item).strip())
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """One setting: its file key, what it is without being set, what it does, how its text is read."""
 
     key: str
@@ -107,6 +104,7 @@ SETTINGS = (
     Setting("server.hosts", (), "Further Host names that the hub answers to.", words),
     Setting("server.max_body_bytes", 4 * MIB, "Largest request on any edge.", number),
     Setting("server.shutdown_seconds", 10.0, "How long a stopping hub lets running calls finish.", seconds),
+    Setting("server.idle", 600.0, "A hub that a bridge started ends after this time without a client.", seconds),
     Setting("auth.local_without_token", True, "A process of the hub's own user needs no token (Linux).", switch),
     Setting("auth.browser_days", 30, "How long the dashboard's cookie is good.", number),
     Setting("log.level", "info", "debug, info, warning or error.", log_level, ("MCP_LOG_LEVEL",)),
@@ -115,6 +113,7 @@ SETTINGS = (
     Setting("tool.long_threads", 8, "Long calls that run at once, beside the short ones.", count),
     Setting("tool.progress", 15.0, "A running call reports progress at least this often.", seconds),
     Setting("events.keep_days", 30, "Age at which events are pruned; 0 keeps them for ever.", number),
+    Setting("events.slow_seconds", 15.0, "A watcher that reads nothing for this long is dropped.", seconds),
     Setting("calls.keep_days", 7, "Age at which the call log's rows are pruned; 0 keeps them for ever.", number),
     Setting("agent.heartbeat", 30.0, "How often an agent is asked to beat.", seconds),
     Setting("agent.max", 1000, "Agents that may be in the hall at once, offline ones not counted.", number),
@@ -134,12 +133,12 @@ class Settings:
 
     @property
     def home(self) -> Path:
-        return Path(self["home"]).expanduser()
+        return Path(self["home"]).expanduser().absolute()
 
     @property
     def database(self) -> str:
         """Where the hall is kept: a PostgreSQL URL, or the path of a SQLite file."""
-        return str(self["database.url"] or Path(self["database.path"] or self.home / "hall.db").expanduser())
+        return str(self["database.url"] or Path(self["database.path"] or self.home / "hall.db").expanduser().absolute())
 
 
 def load(environ: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> Settings:
@@ -170,10 +169,12 @@ def _read(setting: Setting, raw: Any, source: str) -> Any:
 
 
 def _from_file(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    import tomllib  # a third of what the bridge imports, and most halls have no file
+
     try:
         tables = tomllib.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        return {}
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{path} cannot be read: {error}", hint="Mend the file, or move it away.") from None
     flat = {

@@ -7,6 +7,7 @@ Who is calling: the operator or an agent, told by what comes with each request a
 
 import hashlib
 import os
+import re
 import secrets
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -92,20 +93,27 @@ def identify(look: Look, credentials: Credentials, now: int) -> Actor:
 def _by_token(look: Look, token: str, kinds: tuple[str, ...], now: int) -> Actor:
     row = look.one("token_find", hash=hash_of(token), now=now)
     if row is None or row["kind"] not in kinds:
-        raise Unauthorized(
-            "this token is wrong, expired or revoked",
-            hint="Ask the operator for a new one (`crewhall agent token`), or open a new link (`crewhall link`).",
-        )
+        if not token:
+            raise Unauthorized("the token is empty", hint="Give one, or leave CREWHALL_TOKEN or the header out.")
+        new = "Open a new link (`crewhall link`)." if "browser" in kinds else "`crewhall agent token` makes a new one."
+        raise Unauthorized("this token is wrong, expired or revoked", hint=new)
     if row["kind"] == "agent":
         return Actor("agent", row["agent_id"], row["role"], row["type"], proof="token")
     return Actor("operator", "operator", proof="cookie" if row["kind"] == "browser" else "token")
 
 
 def make_token(
-    tx: Tx, kind: str, label: str, now: int, *, agent_id: str | None = None, expires_at: int | None = None
+    tx: Tx,
+    kind: str,
+    label: str,
+    now: int,
+    *,
+    agent_id: str | None = None,
+    expires_at: int | None = None,
+    known: str | None = None,
 ) -> str:
-    """A new token; the hall keeps its hash alone."""
-    token = f"ch_{kind}_{secrets.token_urlsafe(32)}"
+    """A new token, or one that is known already; the hall keeps its hash alone."""
+    token = known or f"ch_{kind}_{secrets.token_urlsafe(32)}"
     tx.run(
         "token_put",
         id=new_id("to"),
@@ -120,12 +128,18 @@ def make_token(
 
 
 def operator_token(tx: Tx, home: Path, now: int) -> str:
-    """This node's operator token, made at the first start and kept in a file that only its owner may read."""
+    """This node's operator token, made at the first start and kept in a file that only its owner may read.
+
+    A second hall in the same directory takes the same token, and so does a database that was put in the place of one.
+    """
     path = home / "operator.token"
     kept = read_operator_token(home)
     if kept is not None and tx.one("token_find", hash=hash_of(kept), now=now) is not None:
         return kept
-    token = make_token(tx, "operator", "operator", now)
+    is_ours = kept is not None and re.fullmatch(r"ch_operator_[\w-]{43}", kept) is not None
+    token = make_token(tx, "operator", "operator", now, known=kept if is_ours else None)
+    if is_ours:
+        return token
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

@@ -3,46 +3,35 @@ What a tool is: one typed function, declared once in its family.
 
 The MCP schema, the REST route, the command line, the docs page and the permission all come from the declaration:
 
-    @work.tool("agent_get", profiles=("worker", "standard"))
+    @work.tool("agent_get", profiles=("worker", "standard"), resources=("crewhall://agents/{id}",))
     def agent_get(call: Call, id: AgentId) -> Agent:
         '''An agent's details.'''
+
+A resource is a tool that reads, by an address. A prompt is declared the same way, and is a text for an agent:
+
+    @work.prompt("leave_hall")
+    def leave_hall(agent_id: AgentId) -> str:
+        '''Leave the hall in good order.'''
 """
 
 import difflib
-import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from crewhall.errors import InvalidInput, NotFound
+from crewhall.declared import WORD, Declared, Handler, arguments_model, plain
+from crewhall.errors import NotFound
 from crewhall.store.sql import text_of
 
 ANYONE = ("operator", "agent")
 OPERATOR = ("operator",)
 PROFILES = ("worker", "coordinator", "reviewer", "standard", "readonly", "all")
-PROBLEMS = 5  # of wrong arguments that an answer names
-WORD = 80  # letters of a stranger's word that an answer repeats
-Handler = Callable[..., Any]
-
-
-class Keep:
-    """The default of an argument that, left out, changes nothing, where null would clear a value."""
-
-    def __repr__(self) -> str:
-        return "KEEP"
-
-
-KEEP: Any = Keep()
-
-
-@dataclass(frozen=True)
-class Acting:
-    """Marks the argument that says as which agent the caller acts; the door fills it in and checks it."""
+SCHEME = "crewhall://"
+DeclaredT = TypeVar("DeclaredT", bound="Declared")
 
 
 class Result(BaseModel):
@@ -52,12 +41,13 @@ class Result(BaseModel):
 
 
 @dataclass(frozen=True)
-class Tool:
+class Tool(Declared):
     """One declared tool.
 
     `changes` says whether it writes, `who` which kinds of actor may call it. A `long` one runs under its own limit.
     A `quick` one makes a few point reads in one transaction and nothing else: where the database is a local file, an
     edge may run it without the way to a thread and back, which is a fifth of such a call.
+    `resources` are the addresses under which its result can be read; {words} in them are its arguments.
     """
 
     name: str
@@ -71,18 +61,19 @@ class Tool:
     idempotent: bool = False
     long: bool = False
     quick: bool = False
+    resources: tuple[str, ...] = ()
     arguments: type[BaseModel] = field(init=False, repr=False)
     acting: str | None = field(init=False)
 
     def __post_init__(self) -> None:
         assert not (self.quick and (self.changes or self.long)), f"{self.name} cannot be quick"
-        model, acting = _arguments(self.name, self.handler)
+        model, acting = arguments_model(self.name, self.handler)
         object.__setattr__(self, "arguments", model)
         object.__setattr__(self, "acting", acting)
-
-    @cached_property
-    def description(self) -> str:
-        return inspect.cleandoc(self.handler.__doc__ or "")
+        needed = {name for name, one in model.model_fields.items() if one.is_required()}
+        for uri in self.resources:
+            assert not self.changes, f"{self.name} changes things, and {uri} is for reading"
+            assert uri.startswith(SCHEME) and needed <= set(variables(uri)) <= set(model.model_fields), uri
 
     @property
     def summary(self) -> str:
@@ -93,63 +84,47 @@ class Tool:
         return TypeAdapter(get_type_hints(self.handler, include_extras=True)["return"])
 
     @cached_property
-    def input_schema(self) -> dict[str, Any]:
-        schema = _plain(self.arguments.model_json_schema())
-        return {"type": "object", "properties": {}, **schema}
-
-    @cached_property
     def output_schema(self) -> dict[str, Any]:
         """The result's schema, always an object: what is not one travels as `{"result": …}`."""
-        schema = _plain(self.result.json_schema(mode="serialization"))
+        schema = plain(self.result.json_schema(mode="serialization"))
         if schema.get("type") == "object":
             return schema
         options = [option for option in schema.get("anyOf", []) if option.get("type") == "object"]
         properties = {**options[0]["properties"], "result": {"type": "null"}} if options else {"result": schema}
         return {"type": "object", "properties": properties, "additionalProperties": False}
 
-    def parse(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments that were given, typed. Raises InvalidInput that names what is wrong, the first few of it."""
-        try:
-            model = self.arguments.model_validate(arguments)
-        except ValidationError as error:
-            problems = [self._problem(detail) for detail in error.errors(include_url=False)[:PROBLEMS]]
-            more = [f"and {error.error_count() - PROBLEMS} more"] if error.error_count() > PROBLEMS else []
-            raise InvalidInput("; ".join(problems + more), hint=self._usage()) from None
-        return {name: getattr(model, name) for name in model.model_fields_set}
-
     def dump(self, result: Any) -> dict[str, Any]:
         """The result as plain data, an object always."""
         body = self.result.dump_python(result, mode="json")
         return body if isinstance(body, dict) else {"result": body}
 
-    def _problem(self, detail: ErrorDetails) -> str:
-        place = ".".join(str(part)[:WORD] for part in detail["loc"])
-        if detail["type"] == "extra_forbidden":
-            known = list(self.input_schema["properties"])
-            near = difflib.get_close_matches(place, known, n=1, cutoff=0.5)
-            return f"unknown argument '{place}'" + (f", did you mean '{near[0]}'?" if near else "")
-        if detail["type"] == "missing":
-            return f"missing argument '{place}'"
-        return f"argument '{place}': {detail['msg'][:1].lower()}{detail['msg'][1:500]}"
 
-    def _usage(self) -> str:
-        required = self.input_schema.get("required", [])
-        optional = [name for name in self.input_schema["properties"] if name not in required]
-        parts = [
-            f"needs {', '.join(required)}" if required else "",
-            f"takes {', '.join(optional)}" if optional else "",
-        ]
-        return f"{self.name} {' and '.join(part for part in parts if part) or 'takes no arguments'}."
+@dataclass(frozen=True)
+class Prompt(Declared):
+    """One declared prompt: from its arguments, a message that tells an agent what to do with the tools."""
+
+    name: str
+    family: str
+    handler: Callable[..., str]
+    arguments: type[BaseModel] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arguments", arguments_model(self.name, self.handler)[0])
+
+    def text(self, arguments: Mapping[str, Any]) -> str:
+        """The message. Raises InvalidInput as `parse` does."""
+        return self.handler(**self.parse(arguments))
 
 
 @dataclass
 class Family:
-    """A room of tools with its own words and queries."""
+    """A room of tools and prompts with its own words and queries."""
 
     name: str
     about: str
     package: str
     tools: list[Tool] = field(default_factory=list)
+    prompts: list[Prompt] = field(default_factory=list)
 
     @cached_property
     def queries(self) -> str:
@@ -168,24 +143,33 @@ class Family:
 
         return declare
 
+    def prompt(self, name: str) -> Callable[[Callable[..., str]], Callable[..., str]]:
+        """Declare a prompt."""
+
+        def declare(handler: Callable[..., str]) -> Callable[..., str]:
+            self.prompts.append(Prompt(name, self.name, handler))
+            return handler
+
+        return declare
+
 
 class Registry:
-    """All tools of a hall, in a fixed order."""
+    """All tools, resources and prompts of a hall, in a fixed order."""
 
     def __init__(self, families: Iterable[Family]) -> None:
         self.families = list(families)
         self.tools = [tool for family in self.families for tool in family.tools]
-        self._by_name = {tool.name: tool for tool in self.tools}
-        if len(self._by_name) != len(self.tools):
-            raise ValueError("two tools have the same name")
+        self.prompts = [prompt for family in self.families for prompt in family.prompts]
+        self._tools = _by_name("tools", self.tools)
+        self._prompts = _by_name("prompts", self.prompts)
 
     def find(self, name: str) -> Tool:
         """The tool of that name. Raises NotFound that names the nearest one."""
-        if name in self._by_name:
-            return self._by_name[name]
-        near = difflib.get_close_matches(name, list(self._by_name), n=1, cutoff=0.5)
-        hint = f"Did you mean '{near[0]}'?" if near else "tools/list and `crewhall --help` show the tools there are."
-        raise NotFound(f"there is no tool '{name[:WORD]}'", hint=hint)
+        return _named("tool", self._tools, name, "tools/list and `crewhall --help` show the tools there are.")
+
+    def find_prompt(self, name: str) -> Prompt:
+        """The prompt of that name. Raises NotFound that names the nearest one."""
+        return _named("prompt", self._prompts, name, "prompts/list shows the prompts there are.")
 
     def visible(self, kinds: Iterable[str], families: Iterable[str], profile: str) -> list[Tool]:
         """What an actor of these kinds sees of these families (none: all) under a profile."""
@@ -197,58 +181,26 @@ class Registry:
         ]
 
 
+def _by_name(what: str, declared: Sequence[DeclaredT]) -> dict[str, DeclaredT]:
+    named = {one.name: one for one in declared}
+    if len(named) != len(declared):
+        raise ValueError(f"two {what} have the same name")
+    return named
+
+
+def _named(what: str, known: Mapping[str, DeclaredT], name: str, where: str) -> DeclaredT:
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    raise NotFound(f"there is no {what} '{name[:WORD]}'", hint=f"Did you mean '{near[0]}'?" if near else where)
+
+
 def _in_profile(tool: Tool, profile: str) -> bool:
     if profile == "readonly":
         return not tool.changes
     return profile == "all" or profile in tool.profiles
 
 
-def _arguments(name: str, handler: Handler) -> tuple[type[BaseModel], str | None]:
-    """A strict model of a handler's parameters, `call` left out, and the name of the acting one."""
-    hints = get_type_hints(handler, include_extras=True)
-    fields: dict[str, Any] = {}
-    acting = None
-    for parameter in list(inspect.signature(handler).parameters.values())[1:]:
-        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
-        hint = hints[parameter.name]
-        if any(isinstance(extra, Acting) for extra in getattr(hint, "__metadata__", ())):
-            acting, hint, default = parameter.name, hint | None, None
-        fields[parameter.name] = (hint, Field(default_factory=Keep) if default is KEEP else default)
-    config = ConfigDict(extra="forbid", strict=True)
-    return create_model(f"{name}_arguments", __config__=config, **fields), acting
-
-
-def _plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema without titles and references, and without a null where leaving the argument out says the same."""
-    definitions = schema.pop("$defs", {})
-
-    def clean(node: Any, *, is_properties: bool = False) -> Any:
-        if isinstance(node, list):
-            return [clean(item) for item in node]
-        if not isinstance(node, dict):
-            return node
-        if "$ref" in node:
-            name = re.sub(r"^#/\$defs/", "", node["$ref"])
-            return clean({**definitions[name], **{k: v for k, v in node.items() if k != "$ref"}})
-        out = {
-            key: clean(value, is_properties=key == "properties")
-            for key, value in node.items()
-            if is_properties or not (key == "title" and isinstance(value, str))
-        }
-        return out if is_properties else _without_null(out)
-
-    cleaned: dict[str, Any] = clean(schema)
-    return cleaned
-
-
-def _without_null(node: dict[str, Any]) -> dict[str, Any]:
-    if "default" not in node or node["default"] is not None:
-        return node
-    del node["default"]
-    options = [option for option in node.get("anyOf", []) if option != {"type": "null"}]
-    if len(options) == 1:
-        del node["anyOf"]
-        return {**options[0], **node}
-    if options:
-        node["anyOf"] = options
-    return node
+def variables(uri: str) -> list[str]:
+    """The arguments that an address leaves open; none when it is the address of one thing."""
+    return re.findall(r"\{(\w+)\}", uri)

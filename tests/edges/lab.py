@@ -59,6 +59,11 @@ class Lab:
             """Answer with a large text."""
             return {"text": "x" * size}
 
+        @family.tool("lab_origin", profiles=("standard", "worker"))
+        def lab_origin(call: Call) -> dict[str, Any]:
+            """Tell where the call came from."""
+            return {"directory": call.origin.directory, "variables": dict(call.origin.variables), "edge": call.edge}
+
         self.registry = Registry([family])
 
     def _wait(self, call: Call) -> None:

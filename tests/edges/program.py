@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from crewhall import config
+from crewhall.config import Settings
 from tests.edges.ways import CREWHALL
 from tests.edges.wire import http
 
@@ -55,6 +57,10 @@ class Up:
 class Program:
     home: Path
     environment: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> Settings:
+        return config.load(self.environment, {"home": str(self.home)})
 
     def _environment(self, more: dict[str, str]) -> dict[str, str]:
         return PASSED_ON | {"CREWHALL_HOME": str(self.home)} | self.environment | more

@@ -12,7 +12,8 @@ from typing import Any
 import pysqlite3.dbapi2 as sqlite3
 import pytest
 
-from crewhall.edges.ask import running_hubs
+from crewhall import config
+from crewhall.edges.notices import running_hubs
 from tests.conftest import eventually
 from tests.edges.program import Program, Up, ask
 from tests.edges.test_cli import assert_error, body
@@ -47,7 +48,7 @@ def test_a_second_hub_on_the_port_says_that_it_is_taken(program: Program, tmp_pa
         port = str(port_of(up))
         assert_error(program.run("up", "--port", port), 7, f"cannot listen on 127.0.0.1:{port}: Address already in use")
         assert_error(Program(tmp_path / "other").run("up", MCP_SERVER_PORT=port), 7, "cannot listen on")
-        assert running_hubs(program.home) == [up.url]
+        assert running_hubs(program.settings) == [up.url]
         assert up.end() == 0
 
 
@@ -83,11 +84,11 @@ def test_a_signal_lets_running_calls_finish_and_leaves_nothing_behind(program: P
         running = Running(up, program.home)
         up.process.send_signal(number)
         eventually(lambda: "Waiting for connections to close" in up.log.read_text())
-        assert running_hubs(program.home) == [] and up.process.poll() is None
+        assert running_hubs(program.settings) == [] and up.process.poll() is None
         running.let_go()
         assert running.answer()["name"] == "ada"
         assert up.process.wait(30) == 0
-    assert list(program.home.glob("hub-*")) == []
+    assert [path for path in program.home.glob("hub-*") if path.suffix != ".lock"] == []
     assert "hub is down" in up.log.read_text() and "Traceback" not in up.log.read_text()
     assert body(program.run("--json", "agent", "list"))["total"] == 1
 
@@ -118,14 +119,14 @@ def test_a_killed_hub_is_not_asked_even_when_a_stranger_has_its_port(program: Pr
 @pytest.mark.parametrize("text", ["", "[]", "7", "{}", '{"url": "http://127.0.0.1:1", "pid": "x"}', "\udcff"])
 def test_a_damaged_notice_is_no_hub(tmp_path: Path, text: str) -> None:
     (tmp_path / "hub-1.json").write_bytes(text.encode("utf-8", "surrogateescape"))
-    assert running_hubs(tmp_path) == []
+    assert running_hubs(config.load({}, {"home": str(tmp_path)})) == []
 
 
 def test_hubs_of_one_hall_do_not_hide_each_other(program: Program, tmp_path: Path) -> None:
     assert program.run("backup", str(tmp_path / "b")).code == 0
     with program.up() as first:
         with program.up() as second:
-            assert running_hubs(program.home) == [first.url, second.url]
+            assert running_hubs(program.settings) == [first.url, second.url]
             assert body(program.run("--json", "status"))["other_hubs"] == [second.url]
             assert second.end() == 0
         assert body(program.run("--json", "status"))["url"] == first.url
@@ -136,7 +137,7 @@ def test_hubs_of_one_hall_do_not_hide_each_other(program: Program, tmp_path: Pat
         first.process.kill()
         first.process.wait(30)
     with program.up() as third:
-        assert [path.name for path in program.home.glob("hub-*")] == [f"hub-{third.process.pid}.json"]
+        assert [path.name for path in program.home.glob("hub-*.json")] == [f"hub-{third.process.pid}.json"]
 
 
 def test_the_halls_own_commands_are_the_operators(program: Program, tmp_path: Path) -> None:
@@ -147,13 +148,13 @@ def test_the_halls_own_commands_are_the_operators(program: Program, tmp_path: Pa
         assert_error(
             program.run(*words, CREWHALL_TOKEN=token), 4, f"{words[0]} is for the operator, and CREWHALL_TOKEN is"
         )
-        assert_error(program.run(*words, CREWHALL_TOKEN=""), 4, "this token is wrong")
+        assert_error(program.run(*words, CREWHALL_TOKEN=""), 4, "the token is empty")
     assert not (tmp_path / "b").exists()
     with program.up():
         assert_error(program.run("link", CREWHALL_TOKEN=token), 4, "link is for the operator")
-        assert_error(program.run("agent", "list", CREWHALL_TOKEN=""), 4, "this token is wrong")
+        assert_error(program.run("agent", "list", CREWHALL_TOKEN=""), 4, "the token is empty")
         assert body(program.run("--json", "link"))["url"].startswith("http://")
-    assert_error(program.run("agent", "list", CREWHALL_TOKEN=""), 4, "this token is wrong")
+    assert_error(program.run("agent", "list", CREWHALL_TOKEN=""), 4, "the token is empty")
     assert_error(program.run("backup", str(tmp_path / "nowhere" / "b")), 3, "there is no directory")
     assert_error(program.run("restore", file, "--replce"), 2, "'--replce' has no place")
 

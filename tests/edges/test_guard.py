@@ -1,6 +1,7 @@
 """Who is let in: Host, Origin, tokens, cookies and the user of the process at the other end."""
 
 import contextlib
+import json
 import os
 import socket
 from collections.abc import Callable
@@ -9,6 +10,7 @@ import httpx2
 import pytest
 
 from tests.conftest import Agent, Live
+from tests.edges.ways import MODERN
 from tests.edges.wire import ERAS, JSON, ask_as, assert_alive, http, mcp_headers, mcp_params, raw_get, refused
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -130,8 +132,23 @@ def test_other_cookies_are_nobodys_business(live: Live) -> None:
 
 
 def test_a_browser_of_the_same_user_needs_a_token(live: Live) -> None:
-    for name in ("Sec-Fetch-Site", "Sec-Fetch-Mode"):
-        refused(live, http.get(live.url + HUB, headers={name: "same-origin"}), 401, "FORBIDDEN")
+    refused(live, http.get(live.url + HUB, headers={"Sec-Fetch-Site": "same-origin"}), 401, "FORBIDDEN")
+
+
+def test_node_is_no_browser_though_it_sends_one_of_their_headers(live: Live) -> None:
+    assert http.get(live.url + HUB, headers={"Sec-Fetch-Mode": "cors"}).status_code == 200
+
+
+def test_space_around_a_headers_value_is_none_of_it(live: Live) -> None:
+    headers = mcp_headers(MODERN, "tools/call", "agent_list")
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": mcp_params(MODERN, name="agent_list")}
+    body = json.dumps(message).encode()
+    lines = [f"{name}:  {value} \t " for name, value in headers.items()]
+    lines += ["Host: 127.0.0.1", f"Content-Length: {len(body)}", "Connection: close"]
+    with socket.create_connection(("127.0.0.1", live.port), 10) as connection:
+        connection.sendall("\r\n".join(["POST /mcp HTTP/1.1", *lines, "", ""]).encode() + body)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert b'"isError":false' in answer
 
 
 def test_a_process_of_the_hubs_user_is_the_operator(live: Live) -> None:

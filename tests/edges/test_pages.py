@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, sync_playwright
 
 from crewhall.identity import OPERATOR
-from tests.conftest import Clock, Live
+from tests.conftest import Clock, Live, eventually
 from tests.edges.wire import http
 from tests.postgres import missing
 
@@ -159,6 +159,24 @@ def test_the_open_page_shows_what_happens(live: Live, visit: Start) -> None:
     at.assert_clean()
 
 
+def test_the_page_is_told_what_happens_and_finds_a_hub_again(serve: Callable[..., Live], visit: Start) -> None:
+    live = serve()
+    at = visit(live)
+    page = at.sign_in()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    call(live, "agent_register", name="ada", runtime="codex")
+    expect(page.get_by_role("row", name="ada")).to_be_visible()
+    assert not [url for url in asked if "event/list" in url], "it is told, it does not ask"
+    live.stop()
+    expect(page.get_by_role("status")).to_contain_text("trying again")
+    again = serve(server__port=str(live.port))
+    call(again, "agent_register", name="bob", runtime="codex")
+    expect(page.get_by_role("row", name="bob")).to_be_visible()
+    expect(page.get_by_role("status")).to_have_text("")
+    expect(page.locator("#events li")).to_have_count(2)
+
+
 def test_events_that_were_pruned_do_not_stop_the_page(serve: Callable[..., Live], clock: Clock, visit: Start) -> None:
     live = serve(clock=clock)
     for number in range(70):
@@ -228,14 +246,13 @@ def test_text_stands_out_in_light_and_dark(live: Live, visit: Start, scheme: str
 
 def luminance(page: Page, selector: str, name: str) -> float:
     """How light a colour of the first such thing is, by WCAG; a background is that of what it stands on."""
-    colour = page.locator(selector).first.evaluate(
-        """(node, name) => {
-            const colour = () => getComputedStyle(node)[name];
-            while (name === "backgroundColor" && colour() === "rgba(0, 0, 0, 0)") node = node.parentElement;
-            return colour();
-        }""",
-        name,
-    )
+    script = """(node, name) => {
+        const colour = () => getComputedStyle(node)[name];
+        while (name === "backgroundColor" && colour() === "rgba(0, 0, 0, 0)") node = node.parentElement;
+        return colour();
+    }"""
+    # Empty for a row that the page has just drawn anew.
+    colour = eventually(lambda: page.locator(selector).first.evaluate(script, name))
     parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

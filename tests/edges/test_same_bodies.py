@@ -1,12 +1,15 @@
 """The same call gives the same body through every way in, on both databases."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Live
-from tests.edges.ways import WAYS, by_get, mcp
+from tests.edges.sse import Sse
+from tests.edges.stdio import Stdio, hall_of
+from tests.edges.ways import WAYS, Way, by_get, mcp
 
 GOOD: list[tuple[str, dict[str, Any]]] = [
     ("agent_list", {}),
@@ -40,6 +43,44 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+class Connected:
+    """The ways in that last: a bridge in each era, one that serves alone, and an SSE stream, one for each token."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, str], Stdio | Sse] = {}
+
+    def way(self, kind: str) -> Way:
+        def ask(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict[str, Any]:
+            if (kind, token) not in self._open:
+                self._open[kind, token] = self._connect(kind, live, token)
+            return self._open[kind, token].call(tool, **arguments)
+
+        return ask
+
+    def _connect(self, kind: str, live: Live, token: str) -> Stdio | Sse:
+        if kind == "sse":
+            return Sse(live, token)
+        words = ["--standalone"] if kind == "standalone" else []
+        client = Stdio(live.hub.settings.home, *words, **hall_of(live), CREWHALL_TOKEN=token)
+        if kind == "bridge-2025":
+            client.initialize()
+        return client
+
+    def close(self) -> None:
+        for client in self._open.values():
+            client.close()
+
+
+LASTING = ("bridge-2026", "bridge-2025", "standalone", "sse")
+
+
+@pytest.fixture
+def ways() -> Iterator[dict[str, Way]]:
+    connected = Connected()
+    yield WAYS | {kind: connected.way(kind) for kind in LASTING}
+    connected.close()
+
+
 @pytest.fixture
 def ada(live: Live) -> str:
     found: str = live.hub.call("agent_register", {"name": "ada", "runtime": "codex"}, OPERATOR)["id"]
@@ -54,20 +95,20 @@ def steady(value: Any) -> Any:
     return [steady(item) for item in value] if isinstance(value, list) else value
 
 
-def test_good_calls_give_the_same_bodies(live: Live, ada: str) -> None:
+def test_good_calls_give_the_same_bodies(live: Live, ada: str, ways: dict[str, Way]) -> None:
     for tool, template in GOOD:
         arguments = {key: ada if value == "$ada" else value for key, value in template.items()}
-        bodies = {name: steady(way(live, tool, arguments, live.token)) for name, way in WAYS.items()}
+        bodies = {name: steady(way(live, tool, arguments, live.token)) for name, way in ways.items()}
         assert len({repr(body) for body in bodies.values()}) == 1, (tool, bodies)
         assert "code" not in bodies["rest"], bodies["rest"]
         if not live.hub.registry.find(tool).changes:
             assert steady(by_get(live, tool, arguments, live.token)) == bodies["rest"]
 
 
-def test_bad_calls_give_the_same_bodies_and_change_nothing(live: Live, ada: str) -> None:
+def test_bad_calls_give_the_same_bodies_and_change_nothing(live: Live, ada: str, ways: dict[str, Way]) -> None:
     before = live.hub.call("event_list", {}, OPERATOR)["newest"]
     for tool, arguments, code in BAD:
-        bodies = {name: way(live, tool, arguments, live.token) for name, way in WAYS.items()}
+        bodies = {name: way(live, tool, arguments, live.token) for name, way in ways.items()}
         assert len({repr(body) for body in bodies.values()}) == 1, (tool, bodies)
         body = bodies["rest"]
         assert (body["code"], body["error"], body["tool_name"]) == (code, code, tool)
@@ -75,9 +116,9 @@ def test_bad_calls_give_the_same_bodies_and_change_nothing(live: Live, ada: str)
     assert live.hub.call("event_list", {}, OPERATOR)["newest"] == before
 
 
-def test_an_agent_is_held_to_itself_through_every_way(live: Live, ada: str) -> None:
+def test_an_agent_is_held_to_itself_through_every_way(live: Live, ada: str, ways: dict[str, Way]) -> None:
     bob = Agent(live.hub, "bob")
-    for name, way in WAYS.items():
+    for name, way in ways.items():
         assert way(live, "agent_heartbeat", {}, bob.token)["success"], name
         for tool, arguments in (
             ("agent_heartbeat", {"agent_id": ada}),
@@ -88,11 +129,13 @@ def test_an_agent_is_held_to_itself_through_every_way(live: Live, ada: str) -> N
     assert live.hub.call("agent_get", {"id": ada}, OPERATOR)["status"] == "online"
 
 
-def test_half_a_surrogate_pair_is_refused_by_every_way(live: Live) -> None:
-    """The SDK's 2025-era parser refuses it before the door sees it; the other ways give the door's own body."""
+def test_half_a_surrogate_pair_is_refused_by_every_way(live: Live, ways: dict[str, Way]) -> None:
+    """The SDK's 2025-era parser of HTTP refuses it before the door sees it; all others give the door's own body."""
     arguments = {"name": "\ud800", "runtime": "codex"}
-    bodies = [WAYS[name](live, "agent_register", arguments, live.token) for name in ("mcp-2026", "rest", "cli")]
-    assert bodies[0] == bodies[1] == bodies[2] and bodies[0]["code"] == "INVALID_INPUT"
+    bodies = [
+        ways[name](live, "agent_register", arguments, live.token) for name in ("mcp-2026", "rest", "cli", *LASTING)
+    ]
+    assert all(body == bodies[0] for body in bodies) and bodies[0]["code"] == "INVALID_INPUT"
     for version in ("2025-11-25", "2025-06-18"):
         answer = mcp(live, version, "tools/call", {"name": "agent_register", "arguments": arguments})
         assert answer["error"]["code"] == -32700

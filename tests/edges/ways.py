@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx2
+from mcp.shared.inbound import encode_header_value
 
 from tests.conftest import Live
 
@@ -22,12 +24,18 @@ def mcp(live: Live, version: str, method: str, params: dict[str, Any], **headers
     headers |= ACCEPT | {"MCP-Protocol-Version": version}
     if version == MODERN:
         params = params | {"_meta": META | params.get("_meta", {})}
-        headers |= {"Mcp-Method": method} | ({"Mcp-Name": params["name"]} if "name" in params else {})
+        name = params.get("name", params.get("uri"))
+        headers |= {"Mcp-Method": method} | ({"Mcp-Name": _header(name)} if name is not None else {})
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     # Sent as ASCII, with \u escapes, so that hostile text travels as JSON has it.
     headers["Content-Type"] = "application/json"
     answer = httpx2.post(f"{live.url}/mcp", content=json.dumps(message), headers=headers, timeout=60)
     return _message(answer)
+
+
+def _header(name: str) -> str:
+    """A name as a header can say it; half a surrogate pair it cannot."""
+    return encode_header_value(name.encode("utf-8", "replace").decode())
 
 
 def _message(answer: httpx2.Response) -> dict[str, Any]:
@@ -84,7 +92,8 @@ def by_cli(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict
     return body
 
 
-WAYS = {
+Way = Callable[[Live, str, dict[str, Any], str], dict[str, Any]]
+WAYS: dict[str, Way] = {
     "mcp-2026": by_mcp(MODERN),
     "mcp-2025-11": by_mcp("2025-11-25"),
     "mcp-2025-06": by_mcp("2025-06-18"),

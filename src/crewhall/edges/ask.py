@@ -5,14 +5,12 @@ import json
 import os
 import urllib.parse
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from crewhall.config import Settings
+from crewhall.edges.notices import CONNECT_SECONDS, running_hubs
 from crewhall.errors import Unauthorized, Unavailable
-
-CONNECT_SECONDS = 5
 
 
 class Hall:
@@ -20,7 +18,7 @@ class Hall:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.urls = running_hubs(settings.home)
+        self.urls = running_hubs(settings)
         self.url = self.urls[0] if self.urls else None
         # An empty CREWHALL_TOKEN is a wrong token, never none: a script's unset variable must not make an operator.
         self._token = os.environ.get("CREWHALL_TOKEN", _operator_token(settings.home))
@@ -68,33 +66,6 @@ class Hall:
         finally:
             connection.close()
         return answer.status, body
-
-
-def running_hubs(home: Path) -> list[str]:
-    """The addresses of the hall's hubs on this node, the longest running first."""
-    notices = []
-    for path in home.glob("hub-*.json"):
-        with suppress(OSError):
-            notices.append((path.stat().st_mtime, path))
-    return [url for _, path in sorted(notices) if (url := _answering(path)) is not None]
-
-
-def _answering(notice: Path) -> str | None:
-    """The address in a hub's notice, or None when that hub no longer listens there.
-
-    The port of a hub that was killed may be a stranger's by now, and the token is not for strangers.
-    """
-    try:
-        told = json.loads(notice.read_text("utf-8"))
-        url = str(told["url"])
-        os.kill(int(told["pid"]), 0)
-        place = urllib.parse.urlsplit(url)
-        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=CONNECT_SECONDS)
-        connection.connect()
-        connection.close()
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return url
 
 
 def _operator_token(home: Path) -> str | None:

@@ -17,28 +17,31 @@ from typing import Any
 from crewhall import __version__
 from crewhall.config import from_environment
 from crewhall.edges import show
-from crewhall.edges.ask import Hall, running_hubs
+from crewhall.edges.ask import Hall
+from crewhall.edges.notices import running_hubs
 from crewhall.edges.words import arguments_of
 from crewhall.errors import Failure, InvalidInput, NotFound, Unavailable, every_failure
 
 USAGE = """\
 usage: crewhall [--home DIR] [--json] [--debug] <command> …
 
-  up [--port N] [--host H]    serve the hall: dashboard, MCP, REST
-  status                      is a hub running, and what is in the hall
-  link                        a new one-time link to the dashboard
-  backup FILE                 a copy of the hall, while it runs
-  restore FILE [--replace]    put a backup's content into this hall
-  doctor                      look for what is wrong, and how to mend it
+  up [--port N] [--host H]       serve the hall: dashboard, MCP, REST
+  mcp [--standalone] …           speak MCP on stdin and stdout, for a client's config; `mcp --help`
+  watch [--topic T] [--after N]  tell what happens in the hall, as it happens
+  status                         is a hub running, and what is in the hall
+  link                           a new one-time link to the dashboard
+  backup FILE                    a copy of the hall, while it runs
+  restore FILE [--replace]       put a backup's content into this hall
+  doctor                         look for what is wrong, and how to mend it
 
-  <noun> <verb> …             any tool; `crewhall <noun>` lists the verbs, `--help` after one explains it
+  <noun> <verb> …                any tool; `crewhall <noun>` lists the verbs, `--help` after one explains it
 """
 FLAGS = {"--json": False, "--debug": False, "--help": False, "-h": False, "--version": False, "--home": True}
 
 
-def main() -> None:
+def main() -> int:
     logging.getLogger("psycopg").addHandler(logging.NullHandler())  # our own error says it, in one line
-    sys.exit(run(sys.argv[1:]))
+    return run(sys.argv[1:])
 
 
 def run(words: list[str]) -> int:
@@ -84,6 +87,8 @@ def command(flags: dict[str, str], rest: list[str]) -> int:
         return say(f"crewhall {__version__}")
     if flags.get("--home") == "":
         raise InvalidInput("--home needs a directory", hint="crewhall --help shows the commands.")
+    if rest[:1] == ["help"] and len(rest) > 1:
+        rest, asks_help = rest[1:], True
     if not rest or rest == ["help"]:
         code = say(USAGE.rstrip())
         return code if asks_help or rest else code + (2 if not flags else 0)
@@ -119,7 +124,7 @@ def tool_command(hall: Hall, flags: dict[str, str], rest: list[str], asks_help: 
     noun, verb = rest[0], rest[1] if len(rest) > 1 else ""
     verbs = {tool["command"][1]: tool for tool in tools if tool["command"][0] == noun}
     if not verbs:
-        commands = sorted({*OWN, *(tool["command"][0] for tool in tools)})
+        commands = sorted({"mcp", *OWN, *(tool["command"][0] for tool in tools)})
         near = difflib.get_close_matches(noun, commands, n=1)
         raise NotFound(
             f"there is no command '{noun}'" + (f", did you mean '{near[0]}'?" if near else ""),
@@ -127,7 +132,11 @@ def tool_command(hall: Hall, flags: dict[str, str], rest: list[str], asks_help: 
         )
     if verb not in verbs:
         if verb and not asks_help:
-            raise NotFound(f"there is no command '{noun} {verb}'", hint=f"Verbs are {', '.join(sorted(verbs))}.")
+            near = difflib.get_close_matches(verb, verbs, n=1)
+            raise NotFound(
+                f"there is no command '{noun} {verb}'" + (f", did you mean '{near[0]}'?" if near else ""),
+                hint=f"Verbs are {', '.join(sorted(verbs))}.",
+            )
         return say(show.verbs(noun, list(verbs.values())))
     tool = verbs[verb]
     if asks_help:
@@ -142,10 +151,31 @@ def tool_command(hall: Hall, flags: dict[str, str], rest: list[str], asks_help: 
 
 
 def up_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
-    options = options_of(rest, {"--port": "server.port", "--host": "server.host"})
+    options = options_of(rest, {"--port": "server.port", "--host": "server.host", "--lock": "lock"})
+    lock = options.pop("lock", None)  # a bridge's gift to the hub that it starts
     from crewhall.edges.local import serve_here
 
-    return serve_here(from_environment(settings_flags | options), say)
+    return serve_here(from_environment(settings_flags | options), say, None if lock is None else int(lock))
+
+
+def watch_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
+    options = options_of(rest, {"--after": "after", "--topic": "topic"})
+    after = options.get("after")
+    if after is not None and not (after.isascii() and after.isdigit()):
+        raise InvalidInput(f"--after is '{after}'", hint="Give an event's number, or 0 for the oldest kept.")
+    from crewhall.edges.local import watch_here
+
+    line = json.dumps if "--json" in flags else show.event
+    try:
+        watch_here(
+            from_environment(settings_flags),
+            None if after is None else int(after),
+            options.get("topic"),
+            os.environ.get("CREWHALL_TOKEN"),
+            lambda event: say(line(event)),
+        )
+    except KeyboardInterrupt:
+        return 0
 
 
 def status_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
@@ -168,7 +198,7 @@ def status_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: 
 def link_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
     options_of(rest, {})
     settings = from_environment(settings_flags)
-    urls = running_hubs(settings.home)
+    urls = running_hubs(settings)
     if not urls:
         raise Unavailable("no hub of this hall runs here", hint="Start one with `crewhall up`; it prints a link.")
     from crewhall.edges.local import link_here, refuse_agents
@@ -192,7 +222,7 @@ def restore_command(settings_flags: dict[str, Any], flags: dict[str, str], rest:
     replace = "--replace" in rest
     name = one_word([word for word in rest if word != "--replace"], "FILE")
     settings = from_environment(settings_flags)
-    urls = running_hubs(settings.home)
+    urls = running_hubs(settings)
     if urls:
         raise Unavailable(f"a hub of this hall runs at {urls[0]}", hint="Stop it first, then restore.")
     from crewhall.edges.local import refuse_agents, restore_here
@@ -211,7 +241,7 @@ def doctor_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: 
     except InvalidInput as failure:
         findings = misread(failure)
     else:
-        findings = examine(settings, running_hubs(settings.home))
+        findings = examine(settings, running_hubs(settings))
     say(json.dumps({"findings": findings}) if "--json" in flags else show.findings(findings))
     return 1 if any(finding["state"] == "wrong" for finding in findings) else 0
 
@@ -241,6 +271,7 @@ def one_word(rest: list[str], name: str) -> str:
 
 OWN: dict[str, Callable[[dict[str, Any], dict[str, str], list[str]], int]] = {
     "up": up_command,
+    "watch": watch_command,
     "status": status_command,
     "link": link_command,
     "backup": backup_command,

@@ -1,5 +1,5 @@
 """
-The generated pages: tools, settings, errors, and a snapshot of every tool. `make docs` writes them.
+The generated pages: tools, settings, errors, and a snapshot of every tool and prompt. `make docs` writes them.
 
 They are made from the declarations; a test fails when a page differs from what would be written now.
 """
@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from crewhall.config import SETTINGS, Setting
+from crewhall.declared import Declared
+from crewhall.edges.offers import resources
 from crewhall.edges.rest import PREFIX, described
 from crewhall.errors import Failure, every_failure
 from crewhall.families.all import registry
-from crewhall.tool import PROFILES, Registry, Tool
+from crewhall.tool import PROFILES, Prompt, Registry, Tool
 
 MADE = "<!-- Made by `make docs` from the declarations in the code; edit those. -->\n"
 
@@ -25,8 +27,21 @@ def pages(tools: Registry) -> dict[str, str]:
         "docs/errors.md": errors_page(),
     }
     for tool in tools.tools:
-        made[f"tests/snapshots/{tool.name}.json"] = json.dumps(described(tool), indent=2, ensure_ascii=False) + "\n"
+        made[f"tests/snapshots/{tool.name}.json"] = _snapshot(described(tool) | {"resources": list(tool.resources)})
+    for prompt in tools.prompts:
+        made[f"tests/snapshots/prompt.{prompt.name}.json"] = _snapshot(
+            {
+                "name": prompt.name,
+                "family": prompt.family,
+                "description": prompt.description,
+                "input_schema": prompt.input_schema,
+            }
+        )
     return made
+
+
+def _snapshot(declared: dict[str, Any]) -> str:
+    return json.dumps(declared, indent=2, ensure_ascii=False) + "\n"
 
 
 def tools_page(tools: Registry) -> str:
@@ -34,6 +49,8 @@ def tools_page(tools: Registry) -> str:
     for family in tools.families:
         parts.append(f"## Family `{family.name}`\n\n{family.about}\n")
         parts += [_tool(tool) for tool in family.tools]
+    parts += [_RESOURCES, _resources(tools), _PROMPTS]
+    parts += [_prompt(prompt) for prompt in tools.prompts]
     return "\n".join(parts)
 
 
@@ -63,9 +80,38 @@ def _tool(tool: Tool) -> str:
     who = "" if "agent" in tool.who else f" For: {', '.join(tool.who)}."
     ways = f"`{method} {PREFIX}/{noun}/{verb}` · `crewhall {noun} {verb}`"
     head = f"### `{tool.name}`\n\n{tool.description}{who}\n\n{ways}\n"
-    given = _fields(tool.input_schema, starred=True)
-    back = _fields(tool.output_schema, starred=False)
-    return "\n".join([head, _table("argument", given) if given else "It takes no arguments.\n", _table("result", back)])
+    return "\n".join([head, _given(tool), _table("result", _fields(tool.output_schema, starred=False))])
+
+
+def _given(declared: Declared) -> str:
+    given = _fields(declared.input_schema, starred=True)
+    return _table("argument", given) if given else "It takes no arguments.\n"
+
+
+_RESOURCES = """\
+## Resources
+
+Over MCP, what these tools read is there by an address too: `resources/read` gives the tool's result as JSON text, with
+the same permissions and the same row in the call log. An address with `{words}` is a template; they are the tool's
+arguments, percent-encoded. A refusal is a protocol error, with the body in its `data`.
+"""
+
+
+def _resources(tools: Registry) -> str:
+    rows = [f"| `{uri}` | `{tool.name}` | {tool.summary} |" for uri, tool in resources(tools.tools)]
+    return "\n".join(["| address | tool | what it gives |", "|---|---|---|", *rows]) + "\n"
+
+
+_PROMPTS = """\
+## Prompts
+
+A prompt is a message to an agent that says what to do with the tools. A client shows it to its person, in Claude Code
+as `/mcp__crewhall__<name>`. Clients can complete the arguments: agents by id or name, and what is one of a few words.
+"""
+
+
+def _prompt(prompt: Prompt) -> str:
+    return f"### `{prompt.name}`\n\n{prompt.description}\n\n{_given(prompt)}"
 
 
 def _table(title: str, rows: list[tuple[str, str, str]]) -> str:
@@ -131,8 +177,9 @@ def _failure(cls: type[Failure]) -> str:
 
 
 _BODY = """\
-One flat body on every edge. Over MCP it is a tool result with `isError: true`; over REST it comes with the HTTP
-status; the command line prints the message and the hint, or with `--json` the body, and ends with the exit code.
+One flat body on every edge. Over MCP it is a tool result with `isError: true`, and for resources, prompts and
+completion the `data` of a protocol error; over REST it comes with the HTTP status; the command line prints the message
+and the hint, or with `--json` the body, and ends with the exit code.
 
 ```json
 {"error": "NOT_FOUND", "code": "NOT_FOUND", "message": "there is no agent 'ag_1'",

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from crewhall.app import Hub, Stop
+from crewhall.app import NOWHERE, Hub, Origin, Stop
 from crewhall.edges.threads import Job, Threads
 from crewhall.errors import Failure, Internal, TimedOut, Unavailable
 from crewhall.identity import Actor, Credentials
@@ -62,23 +62,29 @@ class Door:
         self._short = Threads(hub.settings["tool.threads"], "crewhall-call")
         self._long = Threads(hub.settings["tool.long_threads"], "crewhall-long")
         self._running: dict[Stop, Job[Answer]] = {}
-        self._closing = False
+        self.is_stopping = False
 
     async def answer(
-        self, name: str, arguments: Mapping[str, Any], actor: Actor, edge: str, report: Report | None = None
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        actor: Actor,
+        edge: str,
+        report: Report | None = None,
+        origin: Origin = NOWHERE,
     ) -> Answer:
         """The tool's answer; progress goes to `report` while it runs. Raises NotFound for a tool there is not."""
-        if self._closing:
+        if self.is_stopping:
             leaving = Unavailable("this hub is stopping", hint="Try again in a moment.")
             return Answer(leaving.body(name), leaving)
         tool = self.hub.registry.find(name)
         if tool.quick and self.hub.store.is_local:
-            return call(self.hub, name, arguments, actor, edge=edge)
+            return call(self.hub, name, arguments, actor, edge=edge, origin=origin)
         seconds = self.hub.settings["tool.timeout"]
         stop = Stop(seconds)
         told = Told(report, self.hub.settings["tool.progress"]) if report else None
         job = (self._long if tool.long else self._short).start(
-            lambda: call(self.hub, name, arguments, actor, edge=edge, stop=stop, progress=told)
+            lambda: call(self.hub, name, arguments, actor, edge=edge, stop=stop, progress=told, origin=origin)
         )
         self._running[stop] = job
         too_late = asyncio.get_running_loop().call_later(seconds + STUCK_SECONDS, job.abandon, _stuck())
@@ -114,7 +120,7 @@ class Door:
 
         Whether all threads have ended: one that waits for a stuck database cannot be told anything.
         """
-        self._closing = True
+        self.is_stopping = True
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         while self._running and loop.time() < end:

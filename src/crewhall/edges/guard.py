@@ -24,7 +24,7 @@ from crewhall.outside.peers import Address, peer_uid
 
 log = logging.getLogger(__name__)
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
-BROWSER = (b"origin", b"sec-fetch-site", b"sec-fetch-mode")
+BROWSER = (b"origin", b"sec-fetch-site")  # not sec-fetch-mode: Node's fetch sends that too
 PROXY = (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip")
 NOT_LOCAL = frozenset((*BROWSER, *PROXY))  # headers of who is not a plain process of this machine
 HEAD_BYTES = 64 * 1024
@@ -56,7 +56,7 @@ class Peer:
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn's HTTP connection, which tells each of its requests about the peer and bounds their headers."""
+    """uvicorn's HTTP connection, which tells its requests about the peer and bounds their headers."""
 
     _head_bytes = 0
     _in_head = True
@@ -64,6 +64,9 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._in_head = True
         super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value.rstrip(b" \t"))  # httptools takes away the leading space alone
 
     def on_headers_complete(self) -> None:
         self._in_head, self._head_bytes = False, 0
@@ -79,7 +82,8 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.app_state = {**self.app_state, "peer": Peer(_address(self.client), _address(self.server))}
+        peer = Peer(_address(self.client), _address(self.server))
+        self.app_state = {**self.app_state, "peer": peer, "transport": transport}
 
 
 def _address(raw: Any) -> Address | None:

@@ -3,18 +3,21 @@
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from crewhall.app import Hub
 from crewhall.config import Settings
 from crewhall.edges import door, logs
+from crewhall.edges.live import PAGE, WAIT_SECONDS, newest_event
 from crewhall.edges.pages import make_link
 from crewhall.edges.rest import described
 from crewhall.edges.serve import hub_facts, up
 from crewhall.errors import Forbidden
 from crewhall.families.all import registry
+from crewhall.families.work.model import Event
 from crewhall.identity import OPERATOR, Credentials
 from crewhall.store.copy import backup, restore
+from crewhall.store.events import events_after, wait_for_event
 from crewhall.store.open import open_store
 from crewhall.store.sql import Queries
 
@@ -23,9 +26,9 @@ def described_tools() -> list[dict[str, Any]]:
     return [described(tool) for tool in registry().tools]
 
 
-def serve_here(settings: Settings, say: Callable[[str], object]) -> int:
+def serve_here(settings: Settings, say: Callable[[str], object], lock: int | None) -> int:
     logs.set_up(settings["log.level"])
-    up(settings, registry(), say)
+    up(settings, registry(), say, lock)
     return 0
 
 
@@ -42,6 +45,39 @@ def status_here(settings: Settings) -> dict[str, Any]:
     with closing(Hub(settings, registry())) as hub:
         facts = hub_facts(hub)
     return {key: value for key, value in facts.items() if key not in ("pid", "hub", "calls_not_logged")}
+
+
+def watch_here(
+    settings: Settings,
+    after: int | None,
+    topic: str | None,
+    token: str | None,
+    tell: Callable[[dict[str, Any]], object],
+) -> NoReturn:
+    """Tell of every event after a cursor (None: from now on), for ever; the log is read here, so a hub may come and go.
+
+    Raises CursorExpired.
+    """
+    with closing(Hub(settings, registry())) as hub:
+        if token is not None:
+            hub.identify(Credentials(token=token))
+        cursor = newest_event(hub.store) if after is None else after
+        while True:
+            with hub.store.read() as tx:
+                rows = events_after(tx, cursor, PAGE, topic=topic)
+                newest = tx.value("event_newest")
+            for row in rows:
+                tell(_named(hub, Event.from_row(row).model_dump(mode="json")))
+            cursor = rows[-1]["seq"] if len(rows) == PAGE else max(cursor, newest)
+            wait_for_event(hub.store, cursor, WAIT_SECONDS)
+
+
+def _named(hub: Hub, event: dict[str, Any]) -> dict[str, Any]:
+    """The event, with the names of the agents in it."""
+    for part in ("subject", "actor"):
+        agent = hub.store.one("agent_get", id=event[part]) if event[part].startswith("ag_") else None
+        event[f"{part}_name"] = agent["name"] if agent else None
+    return event
 
 
 def refuse_agents(settings: Settings, command: str, token: str | None) -> None:

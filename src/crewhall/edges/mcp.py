@@ -6,7 +6,6 @@ is needed to answer it. `/mcp/work` shows one family; `X-Crewhall-Families` and 
 """
 
 import json
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -23,15 +22,16 @@ from mcp_types import (
     ToolAnnotations,
 )
 from mcp_types import Tool as McpTool
-from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from crewhall import __version__
+from crewhall.edges.caller import caller_by, caller_of
 from crewhall.edges.door import Door
 from crewhall.edges.guard import WrongMethod, credentials, refusal
-from crewhall.errors import InvalidInput, NotFound
-from crewhall.identity import Actor
-from crewhall.tool import PROFILES, Registry, Tool
+from crewhall.edges.listen import Listening
+from crewhall.edges.offers import Offers
+from crewhall.errors import NotFound
+from crewhall.tool import Tool
 
 INSTRUCTIONS = """\
 Crewhall is the hall where the coding agents of this machine coordinate. Other agents are in it with you.
@@ -48,45 +48,51 @@ repeat the call. A call that answered has happened and is on disk. Lists are bou
 next_offset where to go on.
 """
 
-
-@dataclass(frozen=True)
-class Caller:
-    """Who asks, and which tools it wants to see."""
-
-    actor: Actor
-    families: tuple[str, ...]
-    profile: str
+# What a list says depends on who asks and on the hub's version, and on nothing that happens.
+FIXED = CacheHint(ttl_ms=300_000, scope="private")
 
 
 class McpEdge:
     """An ASGI application that serves MCP for a hub."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Door, listening: Listening) -> None:
         self.door = door
         self.registry = door.hub.registry
-        server: Server[Any] = Server(
+        offers = Offers(door)
+        self.server: Server[Any] = Server(
             "crewhall",
             version=__version__,
             title="Crewhall",
             instructions=INSTRUCTIONS,
             cache_hints={
-                "tools/list": CacheHint(ttl_ms=300_000, scope="private"),
-                "server/discover": CacheHint(ttl_ms=300_000, scope="private"),
+                "tools/list": FIXED,
+                "server/discover": FIXED,
+                "resources/list": FIXED,
+                "resources/templates/list": FIXED,
+                "prompts/list": FIXED,
+                "resources/read": CacheHint(ttl_ms=0, scope="private"),
             },
             # No tool asks for Mcp-Param headers; without this the SDK would list all tools at every call.
             get_tool_input_schema=lambda name: None,
             on_list_tools=self._list,
             on_call_tool=self._call,
+            on_list_resources=offers.list_resources,
+            on_list_resource_templates=offers.list_templates,
+            on_read_resource=offers.read_resource,
+            on_list_prompts=offers.list_prompts,
+            on_get_prompt=offers.get_prompt,
+            on_completion=offers.complete,
+            on_subscriptions_listen=listening,
         )
         # The guard in front of every route checks Host, Origin and size; the SDK's own checks would say it twice.
         self.manager = StreamableHTTPSessionManager(
-            server, stateless=True, max_request_body_size=max(1, door.hub.settings["server.max_body_bytes"])
+            self.server, stateless=True, max_request_body_size=max(1, door.hub.settings["server.max_body_bytes"])
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         settings = self.door.hub.settings
         actor = await self.door.actor(credentials(scope, settings))
-        scope["crewhall"] = caller(self.registry, actor, scope)
+        scope["crewhall"] = caller_by(self.registry, actor, scope)
         if scope["method"] != "POST":
             # The SDK would hold a 2025-era GET open for ever, saying nothing, and a stopping hub would wait for it.
             await _only_post(scope, receive, send)
@@ -94,7 +100,7 @@ class McpEdge:
         await self.manager.handle_request(scope, receive, send)
 
     async def _list(self, ctx: ServerRequestContext[Any], _: PaginatedRequestParams | None) -> ListToolsResult:
-        who = _caller_of(ctx)
+        who = caller_of(ctx)
         tools = self.registry.visible(who.actor.kinds, who.families, who.profile)
         return ListToolsResult(tools=[as_mcp(tool) for tool in tools])
 
@@ -103,41 +109,27 @@ class McpEdge:
             self.registry.find(params.name)
         except NotFound as unknown:
             raise MCPError(code=INVALID_PARAMS, message=f"{unknown.message}. {unknown.hint}") from None
-        actor = _caller_of(ctx).actor
+        who = caller_of(ctx)
         report = ctx.session.report_progress
-        answer = await self.door.answer(params.name, params.arguments or {}, actor, "mcp", report)
-        return {
-            "content": [{"type": "text", "text": json.dumps(answer.body, ensure_ascii=False)}],
-            "structuredContent": answer.body,
-            "isError": answer.failure is not None,
-            "resultType": "complete",
-        }
+        answer = await self.door.answer(
+            params.name, params.arguments or {}, who.actor, who.edge, report, origin=who.origin
+        )
+        return tool_result(answer.body, is_error=answer.failure is not None)
+
+
+def tool_result(body: dict[str, Any], *, is_error: bool) -> dict[str, Any]:
+    """A body as the result of tools/call: the text says what the structure says."""
+    return {
+        "content": [{"type": "text", "text": json.dumps(body, ensure_ascii=False)}],
+        "structuredContent": body,
+        "isError": is_error,
+        "resultType": "complete",
+    }
 
 
 _only_post = refusal(
     WrongMethod("MCP is spoken by POST here; there are no sessions to open or end", hint="Send each message by POST.")
 )
-
-
-def caller(registry: Registry, actor: Actor, scope: Scope) -> Caller:
-    """The caller of a request, by its path and headers. Raises InvalidInput for a family or profile there is not."""
-    headers = Headers(scope=scope)
-    named = scope.get("path_params", {}).get("families") or headers.get("x-crewhall-families", "")
-    families = tuple(name.strip() for name in named.split(",") if name.strip())
-    profile = headers.get("x-crewhall-profile", actor.profile)
-    known = [family.name for family in registry.families]
-    unknown = [name for name in families if name not in known]
-    if unknown:
-        raise InvalidInput(f"there is no family '{unknown[0][:50]}'", hint=f"The families are {', '.join(known)}.")
-    if profile not in PROFILES:
-        raise InvalidInput(f"there is no profile '{profile[:50]}'", hint=f"The profiles are {', '.join(PROFILES)}.")
-    return Caller(actor.reading_only() if profile == "readonly" else actor, families, profile)
-
-
-def _caller_of(ctx: ServerRequestContext[Any]) -> Caller:
-    assert ctx.request is not None
-    found: Caller = ctx.request.scope["crewhall"]
-    return found
 
 
 @cache

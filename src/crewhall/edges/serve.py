@@ -4,16 +4,16 @@ The hub as a process: one port for MCP, REST and the pages, started and stopped 
     open the hall ─▶ bind ─▶ tell where (hub-<pid>.json) ─▶ serve ─▶ SIGTERM: no new calls, running ones finish ─▶ close
 """
 
-import asyncio
+import errno
 import json
 import logging
 import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
-from pathlib import Path
+from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
 from starlette.applications import Starlette
@@ -24,24 +24,27 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from crewhall import __version__
-from crewhall.app import CHORE_SECONDS, Hub
+from crewhall.app import Hub
 from crewhall.config import Settings
-from crewhall.edges.door import Door
 from crewhall.edges.guard import Connection, Guard, WrongMethod, credentials, refusal
-from crewhall.edges.mcp import McpEdge
+from crewhall.edges.live import LiveEdge
+from crewhall.edges.meeting import Meeting
+from crewhall.edges.metrics import Metrics
+from crewhall.edges.notices import Notice, running_hubs
 from crewhall.edges.pages import Pages, make_link, url_of
 from crewhall.edges.rest import PREFIX, RestEdge
+from crewhall.edges.running import Running
 from crewhall.errors import Failure, Internal, NotFound, Unavailable
 from crewhall.identity import operator_token
 from crewhall.tool import Registry
 
 log = logging.getLogger(__name__)
+TAKE_OVER_SECONDS = 15.0
 
 
-def web_app(hub: Hub) -> Starlette:
+def web_app(running: Running) -> Starlette:
     """The hub's HTTP application."""
-    door = Door(hub)
-    mcp = McpEdge(door)
+    hub, door = running.hub, running.door
 
     async def about(request: Request) -> JSONResponse:
         await door.actor(credentials(request.scope, hub.settings))
@@ -49,16 +52,17 @@ def web_app(hub: Hub) -> Starlette:
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        chores = asyncio.create_task(_chores(door))
-        async with mcp.manager.run():
+        async with running.begun():
             yield
-        chores.cancel()
-        app.state.is_stuck = not await door.close(hub.settings["server.shutdown_seconds"])
 
+    live = LiveEdge(door, running.feed)
     routes = [
-        Route("/mcp", mcp),
-        Route("/mcp/{families}", mcp),
+        Route("/mcp", running.mcp),
+        Route("/mcp/{families}", running.mcp),
+        *running.sse.routes(),
         Route(f"{PREFIX}/hub", about),
+        *live.routes(),
+        *Metrics(door, running.connections | {"websocket": lambda: live.watchers}, running.feed.seen).routes(),
         *RestEdge(door).routes(),
         *Pages(door).routes(),
     ]
@@ -101,29 +105,26 @@ def hub_facts(hub: Hub) -> dict[str, object]:
     }
 
 
-async def _chores(door: Door) -> None:
-    while True:
-        try:
-            await door.thread(door.hub.do_chores)
-        except Exception:
-            log.exception("a chore failed")
-        await asyncio.sleep(CHORE_SECONDS)
-
-
-def bind(settings: Settings) -> socket.socket:
-    """The hub's listening socket. Raises Unavailable when the port is taken."""
+def bind(settings: Settings, *, or_any: bool = False) -> socket.socket:
+    """The hub's listening socket, perhaps on any port if its own is taken. Raises Unavailable when it is."""
     host, port = settings["server.host"], settings["server.port"]
+    try:
+        return _listener(host, port)
+    except OSError as error:
+        if or_any and error.errno == errno.EADDRINUSE:
+            return _listener(host, 0)
+        raise PortTaken(error, settings) from None
+
+
+def _listener(host: str, port: int) -> socket.socket:
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
         listener.listen(512)
-    except OSError as error:
+    except OSError:
         listener.close()
-        raise Unavailable(
-            f"cannot listen on {host}:{port}: {error.strerror}",
-            hint="A hub may run already (`crewhall status`); another port: `crewhall up --port 0` or MCP_SERVER_PORT.",
-        ) from None
+        raise
     return listener
 
 
@@ -131,11 +132,14 @@ class Server(uvicorn.Server):
     """uvicorn, which tells when it is ready."""
 
     def __init__(self, hub: Hub, listener: socket.socket, ready: Callable[[], None] = lambda: None) -> None:
-        self.app = web_app(hub)
+        self.running = Running(hub, self.stop)
+        self.running.bridges.port = listener.getsockname()[1]
+        self.running.connections["http"] = lambda: len(self.server_state.connections)
         config = uvicorn.Config(
-            self.app,
+            web_app(self.running),
             http=Connection,
             ws="websockets-sansio",
+            ws_per_message_deflate=False,
             loop="uvloop",
             log_config=None,
             access_log=False,
@@ -145,6 +149,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self.listener = listener
         self._ready = ready
+        self._used_at = time.monotonic()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -164,38 +169,116 @@ class Server(uvicorn.Server):
         if self.started:
             self._ready()
 
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second: whether to stop. A hub that a bridge started stops when nobody has used it for long."""
+        bridges = self.running.bridges
+        if not bridges.is_for_bridges or bridges.connections or self.server_state.connections:
+            self._used_at = time.monotonic()
+        elif time.monotonic() - self._used_at > self.running.hub.settings["server.idle"]:
+            log.info("nobody uses this hub; a bridge will start another")
+            return True
+        return await super().on_tick(counter)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.running.leave()  # uvicorn would wait for streams that do not end by themselves
+        await super().shutdown(sockets)
+
+    def stop(self) -> None:
+        self.should_exit = True
+
     def serve_forever(self) -> None:
         self.run(sockets=[self.listener])
 
 
-def up(settings: Settings, registry: Registry, say: Callable[[str], object]) -> None:
-    """Serve a hall until the process is told to stop."""
+def up(settings: Settings, registry: Registry, say: Callable[[str], object], lock: int | None = None) -> None:
+    """Serve a hall until the process is told to stop. A bridge that starts a hub gives it the hall's lock."""
+    by_bridge = lock is not None
+    if lock is None:
+        listener, lock = take_place(settings)
+    else:
+        listener = bind(settings, or_any=True)
     hub = Hub(settings, registry)
     server: Server | None = None
     try:
-        listener = bind(settings)
         url = url_of(settings, listener.getsockname()[1])
         with hub.own_work() as tx:
             operator_token(tx, settings.home, hub.clock())
-            link = make_link(tx, url, hub.clock())
-        place = Place(settings.home)
+            link = make_link(tx, url, hub.clock()) if not by_bridge else ""
+        notice = Notice(settings)
 
         def ready() -> None:
-            place.tell(url)
-            say(GREETING.format(url=url, link=link, hall=settings.home))
+            notice.put_up(url)
+            if not by_bridge:
+                say(GREETING.format(url=url, link=link, hall=settings.home))
             log.info("hub is up", extra={"url": url, "hub": hub.id, "version": __version__})
 
         try:
             server = Server(hub, listener, ready)
+            if lock is not None:
+                server.running.bridges.hold(lock, for_bridges=by_bridge)
             server.serve_forever()
         finally:
-            place.forget()
+            notice.take_down()
             log.info("hub is down", extra={"hub": hub.id})
     finally:
-        if server is not None and getattr(server.app.state, "is_stuck", False):
+        if server is not None and server.running.is_stuck:
             log.error("calls that wait for the database could not be ended; leaving without them")
         else:
             hub.close()
+
+
+class PortTaken(Unavailable):
+    """The hub's own address cannot be had."""
+
+    def __init__(self, error: OSError, settings: Settings) -> None:
+        host, port = settings["server.host"], settings["server.port"]
+        super().__init__(f"cannot listen on {host}:{port}: {error.strerror}", hint=self._hint(error, settings))
+
+    @staticmethod
+    def _hint(error: OSError, settings: Settings) -> str:
+        if error.errno != errno.EADDRINUSE:
+            return "server.host (--host) is to be an address of this machine, and a port under 1024 is root's."
+        ours = [url for url in running_hubs(settings) if url.endswith(f":{settings['server.port']}")]
+        if ours:
+            return f"This hall is served there already: {ours[0]}. `crewhall link` opens its page."
+        return "Another program has it. Take another port: `crewhall up --port 3002`, or CREWHALL_SERVER_PORT."
+
+
+def take_place(settings: Settings) -> tuple[socket.socket, int | None]:
+    """The hub's listening socket, and the hall's lock if a hub that a bridge started has made way for this one.
+
+    No hub has to go for one that cannot come: if the port is another program's, Unavailable is raised first.
+    """
+    meeting = Meeting(settings)
+    try:
+        listener = bind(settings)
+    except PortTaken:
+        lock = take_over(meeting, settings["server.port"])  # unless it is that very hub who has the port
+        if lock is None:
+            raise
+        return bind(settings), lock
+    return listener, take_over(meeting)
+
+
+def take_over(meeting: Meeting, port: int | None = None) -> int | None:
+    """The hall's lock from a hub that a bridge started, which makes way for one that a person starts.
+
+    None when there is none such, or none that listens on this port; a hub that keeps its place is left alone.
+    """
+    hello = {"crewhall": __version__, "replaces": True, "port": port}
+    try:
+        with meeting.connect() as connection, connection.makefile("rwb") as lines:
+            connection.settimeout(TAKE_OVER_SECONDS)
+            lines.write(json.dumps(hello).encode() + b"\n")
+            lines.flush()
+            if not json.loads(lines.readline()).get("leaving"):
+                return None
+    except (OSError, ValueError):
+        return None
+    end = time.monotonic() + TAKE_OVER_SECONDS
+    while (lock := meeting.try_lock()) is None and time.monotonic() < end:
+        time.sleep(0.02)
+    return lock
 
 
 GREETING = """\
@@ -208,35 +291,3 @@ Crewhall is up at {url}
   hall        {hall}
 
 Stop it with Ctrl-C."""
-
-
-class Place:
-    """`hub-<pid>.json` in the hall's directory: where this hub listens. Each hub of the hall has its own."""
-
-    def __init__(self, home: Path) -> None:
-        self.path = home / f"hub-{os.getpid()}.json"
-
-    def tell(self, url: str) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for notice in self.path.parent.glob("hub-*.json"):
-            if not _lives(notice):
-                notice.unlink(missing_ok=True)  # of a hub that was killed
-        part = self.path.with_suffix(".part")
-        part.touch(0o600)
-        part.write_text(json.dumps({"url": url, "pid": os.getpid(), "version": __version__}) + "\n", "utf-8")
-        part.rename(self.path)
-
-    def forget(self) -> None:
-        with suppress(OSError):
-            self.path.unlink()
-
-
-def _lives(notice: Path) -> bool:
-    """Whether the process that a notice is named after runs, whoever's it is."""
-    try:
-        os.kill(int(notice.stem.partition("-")[2]), 0)
-    except (ProcessLookupError, ValueError):
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -40,6 +40,17 @@ def facts(body: Mapping[str, Any]) -> str:
     return "\n".join(f"{name.replace('_', ' ').ljust(width)}  {_text(name, value)}" for name, value in body.items())
 
 
+def event(told: Mapping[str, Any]) -> str:
+    """One event on a line: its number, when, what, on what, the change of status, and by whom."""
+    change = f"  {told['before_status'] or 'new'} → {told['after_status']}" if told["after_status"] else ""
+    at = time.strftime("%H:%M:%S", time.localtime(told["at"] / 1000))
+    subject, actor = (
+        _text(part, f"{told[f'{part}_name']} ({told[part]})" if told.get(f"{part}_name") else told[part])
+        for part in ("subject", "actor")
+    )
+    return f"{told['seq']:>6}  {at}  {told['what']:<20} {subject}{change}  by {actor}"
+
+
 def _cell(name: str, value: Any) -> str:
     text = _text(name, value)
     return text if len(text) <= CELL else text[: CELL - 1] + "…"

@@ -13,6 +13,7 @@ from crewhall.store.transaction import Row, Store, Work
 BATCH_ROWS = 500
 BATCH_SECONDS = 0.5
 ROWS_WAITING = 50_000
+CLOSE_SECONDS = 10.0
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +36,12 @@ class CallLog:
         else:
             self.dropped += 1
 
-    def close(self) -> None:
-        """Write what is waiting, then end."""
+    def close(self) -> bool:
+        """Write what is waiting, then end; whether that could be done, with a database that may be stuck."""
         self._ending.set()
         self._rows.put(None)
-        self._thread.join()
+        self._thread.join(CLOSE_SECONDS)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         going = True

@@ -27,7 +27,7 @@ def events_after(
 
     Raises CursorExpired when events after the cursor were pruned.
     """
-    pruned = int(tx.value("hall_get", key=PRUNED) or 0)
+    pruned = pruned_through(tx)
     if 0 < after < pruned:
         raise CursorExpired(
             f"events up to {pruned} were pruned, so those after {after} are no longer whole",
@@ -35,6 +35,11 @@ def events_after(
             oldest_cursor=pruned,
         )
     return tx.all("events_after", after=after, limit=limit, topic=topic, subject=subject, actor=actor)
+
+
+def pruned_through(tx: Tx) -> int:
+    """The number of the last event that was pruned; 0 when none was."""
+    return int(tx.value("hall_get", key=PRUNED) or 0)
 
 
 def wait_for_event(store: Store, after: int, timeout: float) -> bool:

@@ -1,7 +1,10 @@
-// The overview. It asks for what happened since its cursor, and fetches the tables again when something did.
-const EVERY_MS = 1500;
+// The overview. It is told what happens after its cursor, and fetches the tables again when something did.
+const AGAIN_MS = 1500;
 const EVENTS_SHOWN = 60;
-const TABLES_EVERY = 8; // looks; a heartbeat that changes no status is no event
+const ROWS_SHOWN = 1000;
+const ORDER = ["busy", "online", "offline"];
+const GATHER_MS = 200; // events that come this close together are one reason to fetch the tables
+const TABLES_MS = 12000; // a heartbeat that changes no status is no event
 const at = (id) => document.getElementById(id);
 
 async function ask(path, values = {}) {
@@ -11,6 +14,17 @@ async function ask(path, values = {}) {
   });
   const body = await answer.json();
   if (!answer.ok) throw Object.assign(new Error(`${body.message}. ${body.hint}`), { body });
+  return body;
+}
+
+// Every page of a list, up to what a person can look at.
+async function all(path, key) {
+  const body = await ask(path, { limit: 500 });
+  while (body.next_offset !== null && body[key].length < ROWS_SHOWN) {
+    const next = await ask(path, { limit: 500, offset: body.next_offset });
+    body[key].push(...next[key]);
+    body.next_offset = next.next_offset;
+  }
   return body;
 }
 
@@ -41,6 +55,12 @@ function fill(name, items, total, cells) {
   at(`${name}-empty`).hidden = total > 0;
 }
 
+function titled(text, title) {
+  const cell = element("td", text, "name");
+  cell.title = title;
+  return cell;
+}
+
 function status(agent) {
   const cell = element("td");
   cell.append(element("span", agent.status, `state ${agent.status}`));
@@ -56,14 +76,21 @@ function nameSubjects() {
 }
 
 async function showTables() {
-  const [agents, repositories] = await Promise.all([ask("agent/list", { limit: 100 }), ask("repository/list")]);
+  const [agents, repositories] = await Promise.all([all("agent/list", "agents"), all("repository/list", "repositories")]);
+  agents.agents.sort((one, other) => ORDER.indexOf(one.status) - ORDER.indexOf(other.status));
   fill("agents", agents.agents, agents.total, (agent) => [
-    agent.name, status(agent), agent.runtime, agent.role, agent.current_task_id, ago(agent.last_heartbeat_at),
+    titled(agent.name, `${agent.name}, ${agent.id}`), status(agent), agent.runtime, agent.role, agent.current_task_id, ago(agent.last_heartbeat_at),
   ]);
   at("agents-how").hidden = agents.total > 0;
   for (const one of [...agents.agents, ...repositories.repositories]) names.set(one.id, one.name);
   nameSubjects();
   fill("repositories", repositories.repositories, repositories.total, (one) => [one.name, element("td", one.path, "mono")]);
+}
+
+function named(id) {
+  const node = element("span", names.get(id) ?? id, "mono soft");
+  node.dataset.id = node.title = id;
+  return node;
 }
 
 function showEvent(event) {
@@ -72,49 +99,67 @@ function showEvent(event) {
     ? ` ${event.before_status ?? "new"} → ${event.after_status}` : "";
   line.append(
     element("strong", event.what), element("span", change), element("br"),
-    element("span", `${new Date(event.at).toLocaleTimeString()} · ${event.actor} on `, "soft"),
-    element("span", event.subject, "mono soft"),
+    element("span", `${new Date(event.at).toLocaleTimeString()} · `, "soft"),
+    named(event.actor), element("span", " on ", "soft"), named(event.subject),
   );
-  line.lastChild.dataset.id = line.lastChild.title = event.subject;
   return line;
 }
 
 let cursor = null;
-let looks = 0;
+let fetching = null;
 
-async function newEvents() {
-  if (cursor === null) cursor = Math.max(0, (await ask("event/list", { limit: 1 })).newest - EVENTS_SHOWN);
-  try {
-    return await ask("event/list", { after: cursor, limit: 200 });
-  } catch (error) {
-    if (error.body?.code !== "CURSOR_EXPIRED") throw error;
-    return ask("event/list", { after: error.body.oldest_cursor, limit: 200 });
-  }
-}
-
-async function showEvents() {
-  const page = await newEvents();
+function showEvents(page) {
   cursor = page.cursor;
-  at("events").prepend(...page.events.map(showEvent).reverse());
+  at("events").prepend(...page.events.slice(-EVENTS_SHOWN).map(showEvent).reverse());
   while (at("events").children.length > EVENTS_SHOWN) at("events").lastChild.remove();
-  at("events-count").textContent = page.newest ? `${page.newest} so far` : "";
-  at("events-empty").hidden = page.newest > 0;
-  return page.events.length > 0;
+  showNewest(page.newest);
+  fetchTables(GATHER_MS);
 }
 
-async function look(first) {
+function showNewest(newest) {
+  at("events-count").textContent = newest ? `${newest} so far` : "";
+  at("events-empty").hidden = newest > 0;
+}
+
+function fetchTables(delay) {
+  if (fetching !== null && delay > 0) return;
+  clearTimeout(fetching);
+  fetching = setTimeout(async () => {
+    fetching = null;
+    if (document.visibilityState === "visible") await showTables().catch((error) => trouble(error.message));
+  }, delay);
+}
+
+function trouble(text) {
+  at("trouble").textContent = text;
+}
+
+// From the hub's first answer until its connection ends; then again.
+async function follow() {
   try {
-    if (first) {
-      const hub = await ask("hub");
-      at("hub").textContent = `${hub.hall} on ${hub.database}, version ${hub.version}`;
-    }
-    if (document.visibilityState === "visible" && ((await showEvents()) || first || ++looks % TABLES_EVERY === 0)) await showTables();
-    at("trouble").textContent = "";
-    first = false;
+    const hub = await ask("hub");
+    at("hub").textContent = `${hub.hall} on ${hub.database}, version ${hub.version}`;
+    cursor ??= Math.max(0, hub.newest_event - EVENTS_SHOWN);
+    showNewest(hub.newest_event);
+    await showTables();
+    trouble("");
   } catch (error) {
-    at("trouble").textContent = error.message;
+    trouble(error.message);
+    setTimeout(follow, AGAIN_MS);
+    return;
   }
-  setTimeout(look, EVERY_MS, first);
+  const socket = new WebSocket(`${location.origin.replace(/^http/, "ws")}/api/v1/events?after=${cursor}`);
+  socket.onmessage = (message) => {
+    const page = JSON.parse(message.data);
+    if (page.events?.length) showEvents(page);
+    else if (page.code === "CURSOR_EXPIRED") cursor = page.oldest_cursor;
+  };
+  socket.onclose = () => {
+    trouble("The hub has closed the connection; trying again");
+    setTimeout(follow, AGAIN_MS);
+  };
 }
 
-look(true);
+document.addEventListener("visibilitychange", () => fetchTables(0));
+setInterval(() => fetchTables(0), TABLES_MS);
+follow();

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from pydantic_core import from_json
 
+from crewhall.declared import Acting, Suggest
 from crewhall.store.transaction import Row
-from crewhall.tool import Acting, Result
+from crewhall.tool import Result
 
 Runtime = Literal["claude_code", "codex", "gemini", "opencode", "custom"]
 Role = Literal["coordinator", "worker"]
@@ -22,7 +23,7 @@ LiveStatus = Literal["online", "busy"]
 
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Path = Annotated[str, Field(min_length=1, max_length=4096)]
-AgentId = Annotated[str, Field(max_length=100, description="An agent's id, ag_…")]
+AgentId = Annotated[str, Suggest("agent_ids"), Field(max_length=100, description="An agent's id, ag_…")]
 TaskId = Annotated[str, Field(max_length=100, description="A task's id, tk_…")]
 Me = Annotated[
     str,
@@ -37,6 +38,8 @@ Metadata = Annotated[dict[str, Any], Field(description="Anything else worth keep
 WorkspacePath = Annotated[str, Field(max_length=4096, description="The directory you work in.")]
 Limit = Annotated[int, Field(ge=1, le=500, description="How many at the most.")]
 Offset = Annotated[int, Field(ge=0, le=1_000_000_000, description="How many to pass over.")]
+Cursor = Annotated[int, Field(ge=0, le=2**53, description="The cursor to go on from; 0 is the oldest event kept.")]
+Word = Annotated[str, Field(min_length=1, max_length=100)]
 
 
 class Agent(Result):

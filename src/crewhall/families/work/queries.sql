@@ -79,6 +79,13 @@ SELECT count(*) AS total
 -- The agent that has had this name the longest.
 SELECT id FROM agent WHERE name = :name ORDER BY created_at, id LIMIT 1;
 
+-- name: agent_ids
+-- Ids of the agents whose id or name begins so, the newest first, and how many there are in all.
+SELECT id AS value, count(*) OVER () AS total
+  FROM agent
+ WHERE substr(id, 1, length(CAST(:prefix AS text))) = :prefix OR substr(name, 1, length(:prefix)) = :prefix
+ ORDER BY created_at DESC, id LIMIT :limit;
+
 -- name: agents_live_count
 -- How many agents are in the hall now.
 SELECT count(*) AS total FROM agent WHERE status <> 'offline';

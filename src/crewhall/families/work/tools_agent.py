@@ -8,6 +8,7 @@ Agents: who is in the hall (seed 003, agent management).
 import json
 
 from crewhall.app import Call
+from crewhall.declared import KEEP
 from crewhall.errors import Conflict, InvalidInput, NotFound
 from crewhall.families.work.family import work
 from crewhall.families.work.model import (
@@ -36,7 +37,7 @@ from crewhall.families.work.model import (
 from crewhall.families.work.rules import cargo, page, refuse_more_agents, status_after_beat
 from crewhall.identity import make_token, new_id
 from crewhall.store.transaction import Look, Row, Tx
-from crewhall.tool import KEEP, OPERATOR
+from crewhall.tool import OPERATOR
 
 EVERYONE = ("worker", "coordinator", "reviewer", "standard")
 
@@ -125,13 +126,13 @@ def agent_update(
     return Done(success=True)
 
 
-@work.tool("agent_get", quick=True, profiles=EVERYONE)
+@work.tool("agent_get", quick=True, profiles=EVERYONE, resources=("crewhall://agents/{id}",))
 def agent_get(call: Call, id: AgentId) -> Agent:
     """An agent's details."""
     return Agent.from_row(_found(call, id))
 
 
-@work.tool("agent_list", profiles=EVERYONE)
+@work.tool("agent_list", profiles=EVERYONE, resources=("crewhall://agents",))
 def agent_list(
     call: Call,
     status: list[AgentStatus] | None = None,

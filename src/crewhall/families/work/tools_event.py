@@ -6,15 +6,16 @@ from pydantic import Field
 
 from crewhall.app import Call
 from crewhall.families.work.family import work
-from crewhall.families.work.model import Calls, Event, Events, Limit, LoggedCall
+from crewhall.families.work.model import Calls, Cursor, Event, Events, Limit, LoggedCall, Word
 from crewhall.families.work.rules import page
 from crewhall.store.events import events_after
 
-Cursor = Annotated[int, Field(ge=0, le=2**53, description="The cursor to go on from; 0 is the oldest event kept.")]
-Word = Annotated[str, Field(min_length=1, max_length=100)]
 
-
-@work.tool("event_list", profiles=("coordinator", "standard"))
+@work.tool(
+    "event_list",
+    profiles=("coordinator", "standard"),
+    resources=("crewhall://events", "crewhall://events/{after}"),
+)
 def event_list(
     call: Call,
     after: Cursor = 0,

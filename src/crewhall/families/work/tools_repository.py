@@ -31,7 +31,11 @@ def repository_register(call: Call, path: Path, name: Name | None = None) -> Rep
         return RepositoryId(id=row["id"])
 
 
-@work.tool("repository_list", profiles=("worker", "coordinator", "reviewer", "standard"))
+@work.tool(
+    "repository_list",
+    profiles=("worker", "coordinator", "reviewer", "standard"),
+    resources=("crewhall://repositories",),
+)
 def repository_list(call: Call, limit: Limit = 50, offset: Offset = 0) -> Repositories:
     """The repositories of the hall, the longest known first."""
     with call.begin() as tx:

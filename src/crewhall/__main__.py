@@ -1,0 +1,22 @@
+"""`crewhall`, and `python -m crewhall`: the bridge when the words say `mcp`, the command line for the rest.
+
+A client starts a bridge for each of its agents, so that one comes first and imports the least.
+"""
+
+import sys
+
+
+def main() -> int:
+    words = sys.argv[1:]
+    rest = words[2:] if words[:1] == ["--home"] else words
+    if rest[:1] == ["mcp"] or (rest and rest[0].startswith("--home=") and rest[1:2] == ["mcp"]):
+        from crewhall.edges.bridge_command import main as bridge
+
+        return bridge(words)
+    from crewhall.edges.cli import main as command_line
+
+    return command_line()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""
+What tools and prompts have in common: a typed function whose parameters become a strict model and a plain schema.
+
+    def agent_get(call: Call, id: AgentId) -> Agent  ──▶  {"id": "ag_…"} and nothing else, or InvalidInput that says why
+"""
+
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic_core import ErrorDetails
+
+from crewhall.errors import InvalidInput
+
+PROBLEMS = 5  # of wrong arguments that an answer names
+WORD = 80  # letters of a stranger's word that an answer repeats
+Handler = Callable[..., Any]
+
+
+class Keep:
+    """The default of an argument that, left out, changes nothing, where null would clear a value."""
+
+    def __repr__(self) -> str:
+        return "KEEP"
+
+
+KEEP: Any = Keep()
+
+
+@dataclass(frozen=True)
+class Acting:
+    """Marks the argument that says as which agent the caller acts; the door fills it in and checks it."""
+
+
+@dataclass(frozen=True)
+class Suggest:
+    """Marks an argument that a client may complete: the query gives rows of `value` and `total` for :prefix, :limit."""
+
+    query: str
+
+
+class Declared:
+    """What tools and prompts have in common: a name, a typed function, and the arguments that it takes."""
+
+    name: str
+    handler: Handler
+    arguments: type[BaseModel]
+
+    @cached_property
+    def description(self) -> str:
+        return inspect.cleandoc(self.handler.__doc__ or "")
+
+    @cached_property
+    def input_schema(self) -> dict[str, Any]:
+        schema = plain(self.arguments.model_json_schema())
+        return {"type": "object", "properties": {}, **schema}
+
+    def parse(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments that were given, typed. Raises InvalidInput that names what is wrong, the first few of it."""
+        try:
+            model = self.arguments.model_validate(arguments)
+        except ValidationError as error:
+            problems = [self._problem(detail) for detail in error.errors(include_url=False)[:PROBLEMS]]
+            more = [f"and {error.error_count() - PROBLEMS} more"] if error.error_count() > PROBLEMS else []
+            raise InvalidInput("; ".join(problems + more), hint=self._usage()) from None
+        return {name: getattr(model, name) for name in model.model_fields_set}
+
+    def suggestions(self, argument: str) -> tuple[list[str], str | None]:
+        """The words that an argument may be, and the query that knows more of them, if its type tells."""
+        parts = list(_parts(get_type_hints(self.handler, include_extras=True)[argument]))
+        words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
+        return words, next((part.query for part in parts if isinstance(part, Suggest)), None)
+
+    def _problem(self, detail: ErrorDetails) -> str:
+        place = ".".join(str(part)[:WORD] for part in detail["loc"])
+        if detail["type"] == "extra_forbidden":
+            known = list(self.input_schema["properties"])
+            near = difflib.get_close_matches(place, known, n=1, cutoff=0.5)
+            return f"unknown argument '{place}'" + (f", did you mean '{near[0]}'?" if near else "")
+        if detail["type"] == "missing":
+            return f"missing argument '{place}'"
+        return f"argument '{place}': {detail['msg'][:1].lower()}{detail['msg'][1:500]}"
+
+    def _usage(self) -> str:
+        required = self.input_schema.get("required", [])
+        optional = [name for name in self.input_schema["properties"] if name not in required]
+        parts = [
+            f"needs {', '.join(required)}" if required else "",
+            f"takes {', '.join(optional)}" if optional else "",
+        ]
+        return f"{self.name} {' and '.join(part for part in parts if part) or 'takes no arguments'}."
+
+
+def arguments_model(name: str, handler: Handler) -> tuple[type[BaseModel], str | None]:
+    """A strict model of a handler's parameters, `call` left out, and the name of the acting one."""
+    hints = get_type_hints(handler, include_extras=True)
+    fields: dict[str, Any] = {}
+    acting = None
+    for parameter in inspect.signature(handler).parameters.values():
+        if parameter.name == "call":
+            continue
+        default = ... if parameter.default is inspect.Parameter.empty else parameter.default
+        hint = hints[parameter.name]
+        if any(isinstance(extra, Acting) for extra in getattr(hint, "__metadata__", ())):
+            acting, hint, default = parameter.name, hint | None, None
+        fields[parameter.name] = (hint, Field(default_factory=Keep) if default is KEEP else default)
+    config = ConfigDict(extra="forbid", strict=True)
+    return create_model(f"{name}arguments_model", __config__=config, **fields), acting
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    """A type and all that it is made of: options, items, marks."""
+    yield hint
+    for part in get_args(hint):
+        yield from _parts(part)
+
+
+def plain(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema without titles and references, and without a null where leaving the argument out says the same."""
+    definitions = schema.pop("$defs", {})
+
+    def clean(node: Any, *, is_properties: bool = False) -> Any:
+        if isinstance(node, list):
+            return [clean(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        if "$ref" in node:
+            name = re.sub(r"^#/\$defs/", "", node["$ref"])
+            return clean({**definitions[name], **{k: v for k, v in node.items() if k != "$ref"}})
+        out = {
+            key: clean(value, is_properties=key == "properties")
+            for key, value in node.items()
+            if is_properties or not (key == "title" and isinstance(value, str))
+        }
+        return out if is_properties else _without_null(out)
+
+    cleaned: dict[str, Any] = clean(schema)
+    return cleaned
+
+
+def _without_null(node: dict[str, Any]) -> dict[str, Any]:
+    if "default" not in node or node["default"] is not None:
+        return node
+    del node["default"]
+    options = [option for option in node.get("anyOf", []) if option != {"type": "null"}]
+    if len(options) == 1:
+        del node["anyOf"]
+        return {**options[0], **node}
+    if options:
+        node["anyOf"] = options
+    return node

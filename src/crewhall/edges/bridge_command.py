@@ -1,0 +1,88 @@
+"""`crewhall mcp`: its words and its environment, and then the bridge. Standard library only."""
+
+import os
+import signal
+import sys
+
+from crewhall import __version__
+from crewhall.edges.bridge import Bridge
+from crewhall.edges.meeting import VARIABLES
+from crewhall.edges.ways import Broken, NewHub, OwnHub, Way
+from crewhall.errors import InvalidInput
+
+USAGE = """\
+usage: crewhall [--home DIR] mcp [--families A,B] [--profile P] [--standalone]
+
+Speaks MCP on stdin and stdout, for a client's config. It joins the hub that runs, or starts one.
+
+  --families A,B   show the tools of these families alone
+  --profile P      worker, coordinator, reviewer, standard, readonly or all
+  --standalone     serve the hall in this process, without a hub
+  CREWHALL_TOKEN   in the environment: an agent's token; the client is that agent
+"""
+
+
+def main(words: list[str]) -> int:
+    """Run as the words say; the exit code."""
+    options: dict[str, str] = {}
+    rest = list(words)
+    if not _has_streams():
+        return 0
+    while rest:
+        if rest[0] == "mcp":
+            del rest[0]
+            continue
+        name, equals, value = rest.pop(0).partition("=")
+        if name in ("--help", "-h"):
+            sys.stdout.write(USAGE)
+            return 0
+        takes_value = name in ("--home", "--families", "--profile")
+        if takes_value and not equals and rest:
+            value = rest.pop(0)
+        if takes_value != bool(value) or (name != "--standalone" and not takes_value):
+            wrong = "needs a value" if takes_value else "has no place here"
+            sys.stderr.write(f"crewhall mcp: '{name}' {wrong}\n\n{USAGE}")
+            return 2
+        options[name] = value
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _serve(options)
+    return 0
+
+
+def _has_streams() -> bool:
+    """Whether there is a client to talk to. A closed descriptor's number would go to the next file that is opened."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            if descriptor < 2:
+                return False
+            os.open(os.devnull, os.O_RDWR)
+    return True
+
+
+def _directory() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:
+        return None  # somebody has removed it
+
+
+def _serve(options: dict[str, str]) -> None:
+    hello = {
+        "crewhall": __version__,
+        "directory": _directory(),
+        "token": os.environ.get("CREWHALL_TOKEN"),
+        "families": options.get("--families", ""),
+        "profile": options.get("--profile"),
+        "variables": {name: os.environ[name] for name in VARIABLES if not os.environ.get(name, "${").startswith("${")},
+    }
+    try:
+        way: Way = (OwnHub if "--standalone" in options else NewHub)(options.get("--home"))
+    except InvalidInput as failure:
+        sys.stderr.write(f"crewhall mcp: {failure.message}\n  {failure.hint}\n")
+        way = Broken(failure)
+    try:
+        Bridge(way, hello).run()
+    finally:
+        way.close()

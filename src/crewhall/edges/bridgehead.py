@@ -1,0 +1,202 @@
+"""
+The hub's side of its bridges: a Unix socket that only the hub's own user may open, and a conversation with each.
+
+    lock ─▶ listen ─▶ hello ─▶ talk … ─▶ "!leaving", answer what was sent, close        one hub of the hall at a time
+"""
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from crewhall import __version__
+from crewhall.app import Origin
+from crewhall.edges.caller import Caller, caller
+from crewhall.edges.conversation import Conversation
+from crewhall.edges.mcp import McpEdge
+from crewhall.edges.meeting import BYE, LEAVING, VARIABLES, Meeting, is_own, version_of
+from crewhall.errors import Failure, Forbidden, InvalidInput
+from crewhall.identity import Credentials
+
+log = logging.getLogger(__name__)
+HELLO_SECONDS = 10.0
+LOOK_SECONDS = 1.0
+SPARE_BYTES = 64 * 1024
+
+
+class Bridgehead:
+    """The place where bridges come in. `leave` is called when one that is newer wants this hub's place."""
+
+    def __init__(self, edge: McpEdge, meeting: Meeting, leave: Callable[[], None]) -> None:
+        self.edge = edge
+        self.meeting = meeting
+        self.port: int | None = None  # of the hub's HTTP
+        self.is_for_bridges = False  # started by one, and of no use when the last has gone
+        self._leave = leave
+        self._lock: int | None = None
+        self._server: asyncio.Server | None = None
+        self._bridges: dict[asyncio.Task[None], Carrier] = {}
+        self._is_leaving = False
+
+    @property
+    def connections(self) -> int:
+        return len(self._bridges)
+
+    @property
+    def line_bytes(self) -> int:
+        """The longest line of a bridge; it refuses a longer message itself, and knows whose it is."""
+        return int(self.edge.door.hub.settings["server.max_body_bytes"]) + SPARE_BYTES
+
+    def hold(self, lock: int, *, for_bridges: bool) -> None:
+        """Take the lock that was got before: by the bridge that started this hub, or from a hub that made way."""
+        os.set_inheritable(lock, False)
+        self._lock = lock
+        self.is_for_bridges = for_bridges
+
+    async def open(self) -> None:
+        """Listen, as soon as no other hub of this hall does."""
+        while self._lock is None:
+            self._lock = self.meeting.try_lock()
+            if self._lock is None:
+                await asyncio.sleep(LOOK_SECONDS)
+        try:
+            listener = self.meeting.listen()
+        except OSError as error:
+            log.error("no bridge can come in", extra={"socket": self.meeting.socket, "error": error})
+            if self.is_for_bridges:
+                self._leave()
+            return
+        self._server = await asyncio.start_unix_server(self.serve, sock=listener, limit=self.line_bytes, backlog=512)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One bridge, from its hello to its end."""
+        task = asyncio.current_task()
+        assert task is not None
+        carrier = Carrier(self.edge, reader, writer)
+        try:
+            if await self._greet(carrier):
+                self._bridges[task] = carrier
+                if self._is_leaving:
+                    carrier.leave()
+                await carrier.run()
+        except (OSError, EOFError, asyncio.CancelledError):
+            log.debug("a bridge went away")
+        finally:
+            self._bridges.pop(task, None)
+            writer.close()
+
+    async def _greet(self, carrier: "Carrier") -> bool:
+        """Whether the bridge may stay."""
+        try:
+            hello = await asyncio.wait_for(carrier.read_hello(), HELLO_SECONDS)
+        except (TimeoutError, asyncio.LimitOverrunError):
+            return False
+        except Failure as failure:
+            await carrier.say(json.dumps({"error": failure.body()}))
+            return False
+        is_newer = version_of(str(hello["crewhall"])) > version_of(__version__)
+        leaves = is_newer or self._makes_way(hello)
+        most = self.edge.door.hub.settings["server.max_body_bytes"]
+        await carrier.say(json.dumps({"version": __version__, "max_bytes": most, "leaving": leaves}))
+        if leaves:
+            log.info("another hub takes over", extra={"version": hello["crewhall"]})
+            self._leave()
+        return not leaves and not hello.get("replaces")
+
+    def _makes_way(self, hello: dict[str, Any]) -> bool:
+        """Whether a hub that a person starts may have this one's place, or the port that this one has."""
+        return bool(hello.get("replaces")) and self.is_for_bridges and hello.get("port") in (None, self.port)
+
+    async def close(self, seconds: float) -> None:
+        """Take no more bridges, let those there are have their answers, and end what is left after `seconds`."""
+        self._is_leaving = True
+        if self._server is not None:
+            self._server.close()
+            with suppress(OSError):
+                self.meeting.socket.unlink()
+        for carrier in self._bridges.values():
+            carrier.leave()
+        if self._bridges:
+            await asyncio.wait(self._bridges, timeout=seconds)
+        for task in list(self._bridges):
+            task.cancel()
+        if self._bridges:
+            await asyncio.wait(self._bridges)
+
+    def release(self) -> None:
+        """Let another hub have the place."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+class Carrier:
+    """The lines of one bridge's connection."""
+
+    def __init__(self, edge: McpEdge, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._edge = edge
+        self._reader, self._writer = reader, writer
+        self._hello: dict[str, Any] = {}
+        self._talk = Conversation(edge, self._caller, self.say)
+
+    async def read_hello(self) -> dict[str, Any]:
+        """What the bridge says of itself. Raises Failure when it is no bridge of ours."""
+        if not is_own(self._writer.get_extra_info("socket")):
+            raise Forbidden("this socket is for the hub's own user", hint="Use HTTP, with a token.")
+        try:
+            hello = json.loads(await self._reader.readline())
+            assert isinstance(hello["crewhall"], str)
+        except (ValueError, KeyError, TypeError, AssertionError, RecursionError):
+            raise InvalidInput("this is no bridge's hello", hint="Connect with `crewhall mcp`.") from None
+        self._hello = hello
+        return self._hello
+
+    async def run(self) -> None:
+        """Carry lines until the bridge is gone, or has said that no more come and has its answers."""
+        talking = asyncio.create_task(self._talk.run())
+        talking.add_done_callback(lambda _: self._writer.close())
+        try:
+            while (line := await self._read_line()) is not None and line != BYE:
+                await self._talk.receive(line)
+            if line == BYE:
+                await self._talk.settled()
+        finally:
+            self._talk.end()
+            talking.cancel()
+            with suppress(asyncio.CancelledError):
+                await talking
+
+    async def _read_line(self) -> bytes | None:
+        """The next line, or None at the end. One that is too long for a bridge's ends the connection."""
+        try:
+            return (await self._reader.readuntil(b"\n"))[:-1]
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, OSError):
+            return None
+
+    async def say(self, line: str) -> None:
+        self._writer.write(line.encode() + b"\n")
+        await self._writer.drain()
+
+    def leave(self) -> None:
+        """Tell the bridge that this hub stops."""
+        self._writer.write(LEAVING + b"\n")
+
+    async def _caller(self) -> Caller:
+        """Who speaks through this bridge: the agent whose token it has, or the operator. Raises Failure."""
+        told, hub = self._hello, self._edge.door.hub
+        token = told.get("token")
+        is_local = token is None and hub.settings["auth.local_without_token"]
+        actor = await self._edge.door.actor(Credentials(token=None if token is None else str(token), is_local=is_local))
+        variables = told.get("variables") or {}
+        origin = Origin(told.get("directory"), {name: str(variables[name]) for name in VARIABLES if name in variables})
+        return caller(
+            self._edge.registry,
+            actor,
+            told.get("families") or "",
+            told.get("profile"),
+            edge="bridge",
+            origin=origin,
+        )

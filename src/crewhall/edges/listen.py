@@ -1,0 +1,49 @@
+"""`subscriptions/listen`: what a client hears of the resources it named, fed by the event log of the whole hall."""
+
+from collections.abc import Callable
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.server.subscriptions import ListenHandler, ResourceUpdated, ServerEvent
+from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
+
+from crewhall.edges.live import Feed, Told
+from crewhall.edges.offers import addresses
+from crewhall.tool import Registry
+
+
+class Listening:
+    """The handler of the hub's listen streams. An event of any hub reaches every stream that asked for it."""
+
+    def __init__(self, feed: Feed, registry: Registry) -> None:
+        self._feed = feed
+        self._registry = registry
+        self._handler = ListenHandler(self)
+        self.streams = 0
+
+    async def __call__(
+        self, ctx: ServerRequestContext[Any], params: SubscriptionsListenRequestParams
+    ) -> SubscriptionsListenResult:
+        await self._feed.begin()
+        self.streams += 1
+        try:
+            return await self._handler(ctx, params)
+        finally:
+            self.streams -= 1
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        """The SDK's bus: tell a stream which resources each batch of events touched, each once."""
+
+        def tell(events: list[Told]) -> None:
+            touched = {uri for event in events for uri in addresses(self._registry, event.what, event.subject)}
+            for uri in sorted(touched):
+                listener(ResourceUpdated(uri=uri))
+
+        return self._feed.listen(tell)
+
+    async def publish(self, event: ServerEvent) -> None:
+        """Nothing is published beside the log."""
+
+    def close(self) -> None:
+        """End every stream, with the answer that says so."""
+        self._handler.close()

@@ -1,0 +1,112 @@
+"""
+Where a hall's bridges and its hub meet: a Unix socket and a lock, and what is said first on it.
+
+The names come from the hall alone: its directory and its database. Clients scrub their servers' environment, and two
+bridges of one hall must still meet. Imports the standard library only: the bridge starts with this.
+
+    bridge ── {"crewhall": "0.1.0", "directory": …, "token": …, "families": …, "profile": …, "variables": {…}} ──▶ hub
+    bridge ◀── {"version": "0.1.0", "max_bytes": 4194304, "leaving": false} ── hub, or {"error": {…}}
+    then JSON-RPC both ways, a message a line; and two words:
+    bridge ◀── !leaving    the hub stops: send no more, what was sent is still answered
+    bridge ──▶ !bye        nothing more comes
+"""
+
+import fcntl
+import os
+import re
+import socket
+import struct
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from crewhall.config import Settings
+
+LEAVING = b"!leaving"
+BYE = b"!bye"
+# What the seeds' clients put into their server's environment; it counts for that client's calls alone.
+VARIABLES = ("GITHUB_TOKEN", "GITEA_URL", "GITEA_TOKEN", "CLAUDEOPS_TIER", "CLAUDEOPS_DRY_RUN")
+SOCKET_PATH_BYTES = 100  # the kernel's limit is 107 on Linux, 103 on macOS
+
+
+class Meeting:
+    """The place where the bridges of one hall find its hub."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.home = settings.home
+        hall = hall_key(settings)
+        self.socket = self.home / f"hub-{hall}.sock"
+        self.lock = self.home / f"hub-{hall}.lock"
+
+    def try_lock(self) -> int | None:
+        """The lock that a hub holds as long as it lives, as an open file; None when another has it."""
+        self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        held = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(held)
+            return None
+        return held
+
+    def connect(self) -> socket.socket:
+        """A connection to the hub. Raises OSError when none listens, or when it takes no more."""
+        connection = socket.socket(socket.AF_UNIX)
+        connection.setblocking(False)  # a stopped hub's queue may be full, and would be waited for without end
+        try:
+            with _short(self.socket) as path:
+                connection.connect(path)
+        except OSError:
+            connection.close()
+            raise
+        connection.setblocking(True)
+        if not is_own(connection):  # in a directory that others may write; tokens are not for them
+            connection.close()
+            raise PermissionError(f"{self.socket} is another user's")
+        return connection
+
+    def listen(self) -> socket.socket:
+        """The hub's end; only who holds the lock may ask for it."""
+        self.socket.unlink(missing_ok=True)
+        listener = socket.socket(socket.AF_UNIX)
+        with _short(self.socket) as path:
+            listener.bind(path)
+        self.socket.chmod(0o600)
+        listener.listen(512)
+        return listener
+
+
+def is_own(connection: socket.socket) -> bool:
+    """Whether a process of this user is at the other end; elsewhere than on Linux the socket's mode alone tells."""
+    if sys.platform != "linux":
+        return True
+    _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return bool(uid == os.getuid())
+
+
+def hall_key(settings: Settings) -> str:
+    """A short name for the hall's database, so that two halls in one directory have two meeting places."""
+    database = settings.database
+    if "://" not in database:
+        database = os.path.realpath(database)
+    return f"{zlib.crc32(database.encode('utf-8', 'surrogateescape')):08x}"
+
+
+@contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """The path in a form that fits into a socket's address."""
+    if len(os.fsencode(path)) <= SOCKET_PATH_BYTES or not os.path.isdir("/proc/self/fd"):
+        yield str(path)
+        return
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """A version as numbers that can be compared: `1.10.0` is newer than `1.9.2`."""
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:4])

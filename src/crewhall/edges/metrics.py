@@ -1,0 +1,168 @@
+"""
+What a machine that watches a hub asks: what has it counted, and is it well?
+
+    GET /metrics   Prometheus's text format 0.0.4    for every actor, as all routes are
+    GET /healthz   200 ok, or 503 and a reason       for anyone, because it tells nothing else
+
+Neither waits for a database that hangs: after two seconds `/metrics` answers without the numbers of events, and
+`/healthz` with 503.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
+from typing import Generic, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from crewhall import __version__
+from crewhall.app import Hub
+from crewhall.edges.door import Door
+from crewhall.edges.guard import credentials
+from crewhall.edges.live import newest_event
+from crewhall.errors import Failure
+from crewhall.meter import BUCKETS, Tally
+
+PATIENCE_SECONDS = 2.0
+TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8"
+FRESH = {"Cache-Control": "no-store"}
+BOUNDS = (*(f"{bound:g}" for bound in BUCKETS), "+Inf")
+ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+log = logging.getLogger(__name__)
+AnswerT = TypeVar("AnswerT")
+Sample = tuple[str, Mapping[str, str], float]  # what its name ends with, its labels, its value
+
+
+class Metrics:
+    def __init__(self, door: Door, connections: Mapping[str, Callable[[], int]], position: Callable[[], int]) -> None:
+        """`connections`: how many of each kind are open; `position`: the newest event that watchers were told of.
+
+        Both are asked on the event loop, for each scrape.
+        """
+        self.door = door
+        self._connections = connections
+        self._position = position
+        self._newest = Question(door, lambda: newest_number(door.hub))
+        self._change = Question(door, lambda: gets_through(door.hub))
+
+    def routes(self) -> list[Route]:
+        return [Route("/metrics", self._metrics), Route("/healthz", self._health)]
+
+    async def _metrics(self, request: Request) -> Response:
+        await self.door.actor(credentials(request.scope, self.door.hub.settings))
+        position = self._position()  # before the newest number, so that it is not ahead of it
+        newest = await self._newest.answer()
+        lag = None if newest is None else max(0, newest - position)  # ahead of all as long as nobody watches
+        opened: list[Sample] = [("", {"kind": kind}, count()) for kind, count in self._connections.items()]
+        text = (
+            hub_metrics(self.door.hub)
+            + metric("crewhall_open_connections", "gauge", "Connections that are open now.", opened)
+            + metric("crewhall_events_newest", "gauge", "The newest event's number.", single(newest))
+            + metric("crewhall_event_lag", "gauge", "Events that this hub's watchers do not know yet.", single(lag))
+        )
+        return Response(text, headers=FRESH, media_type=TEXT_FORMAT)
+
+    async def _health(self, request: Request) -> JSONResponse:
+        reason = await self._trouble()
+        if reason is None:
+            return JSONResponse({"status": "ok"}, headers=FRESH)
+        return JSONResponse({"status": "unavailable", "reason": reason}, 503, FRESH)
+
+    async def _trouble(self) -> str | None:
+        """Why a change would not get through now, or None."""
+        if self.door.is_stopping:
+            return "the hub is stopping"
+        answer = await self._change.answer()
+        if answer is None:
+            return f"no answer within {PATIENCE_SECONDS:g} s"
+        return None if answer else "the database does not answer"
+
+
+class Question(Generic[AnswerT]):
+    """Something asked in a worker thread, once at a time: a crowd that asks shares one answer and takes one thread."""
+
+    def __init__(self, door: Door, ask: Callable[[], AnswerT]) -> None:
+        self._door = door
+        self._ask = ask
+        self._asking: asyncio.Future[AnswerT] | None = None
+
+    async def answer(self) -> AnswerT | None:
+        """The answer, or None when it does not come in time; the thread goes on waiting for it."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.ensure_future(self._door.thread(self._ask))
+        asking = self._asking
+        await asyncio.wait((asking,), timeout=PATIENCE_SECONDS)
+        return asking.result() if asking.done() else None
+
+
+def newest_number(hub: Hub) -> int | None:
+    """The newest event's number, or None when the database cannot be read."""
+    try:
+        return newest_event(hub.store)
+    except Failure:
+        return None
+
+
+def gets_through(hub: Hub) -> bool:
+    """Whether a change gets its turn at the database. It is an empty one: reads go on where a writer is stuck."""
+    try:
+        with hub.own_work():
+            return True
+    except Failure as failure:
+        log.warning("a change does not get through", extra={"reason": failure.message})
+    except Exception:  # whatever it is, the hub is not well
+        log.exception("a change does not get through")
+    return False
+
+
+def hub_metrics(hub: Hub) -> str:
+    """What the hub itself has counted, in the text format."""
+    tallies = hub.meter.tallies()
+    info = {"version": __version__, "hub": hub.id, "database": hub.store.dialect.name}
+    ended: list[Sample] = [
+        ("", {"tool": tool, "outcome": outcome}, count)
+        for tool, tally in tallies.items()
+        for outcome, count in tally.outcomes.items()
+    ]
+    times = [sample for tool, tally in tallies.items() for sample in histogram(tool, tally)]
+    lost, began = single(hub.calls.dropped), single(hub.meter.started_at)
+    return (
+        metric("crewhall_info", "gauge", "Which hub this is.", [("", info, 1)])
+        + metric("process_start_time_seconds", "gauge", "When the hub started, in seconds since 1970.", began)
+        + metric("crewhall_calls_total", "counter", "Calls that have ended, by their outcome.", ended)
+        + metric("crewhall_call_seconds", "histogram", "How long calls took.", times)
+        + metric("crewhall_calls_running", "gauge", "Calls that run now.", single(hub.meter.running))
+        + metric("crewhall_calls_not_logged_total", "counter", "Calls that the call log has lost.", lost)
+    )
+
+
+def histogram(tool: str, tally: Tally) -> list[Sample]:
+    """The times of a tool's calls; nothing for one that was never called, because a histogram is twenty lines."""
+    if not any(tally.buckets):
+        return []
+    counts = list(accumulate(tally.buckets))
+    buckets: list[Sample] = [
+        ("_bucket", {"tool": tool, "le": bound}, count) for bound, count in zip(BOUNDS, counts, strict=True)
+    ]
+    return [*buckets, ("_sum", {"tool": tool}, tally.seconds), ("_count", {"tool": tool}, counts[-1])]
+
+
+def single(value: float | None) -> list[Sample]:
+    """The one sample of a metric without labels; none for a value that is not known."""
+    return [] if value is None else [("", {}, value)]
+
+
+def metric(name: str, kind: str, about: str, samples: Iterable[Sample]) -> str:
+    """One metric in the text format."""
+    lines = [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+    lines += [f"{name}{suffix}{_labels(labels)} {value!r}" for suffix, labels, value in samples]
+    return "\n".join(lines) + "\n"
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    inner = ",".join(f'{name}="{value.translate(ESCAPED)}"' for name, value in labels.items())
+    return f"{{{inner}}}" if inner else ""

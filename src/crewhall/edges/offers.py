@@ -1,0 +1,207 @@
+"""
+What the hall offers over MCP beside tools: resources, prompts, and what to type next.
+
+    crewhall://agents/ag_1 ──▶ agent_get(id="ag_1") ──▶ the door ──▶ its body, as JSON text
+    join_hall(name="ada")  ──▶ a message that tells an agent what to do with the tools
+
+Each is declared in its family. What is refused is a protocol error, with the body that every edge sends as its data.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp.shared.uri_template import UriTemplate
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    CompleteRequestParams,
+    CompleteResult,
+    Completion,
+    GetPromptRequestParams,
+    GetPromptResult,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    PaginatedRequestParams,
+    PromptArgument,
+    PromptMessage,
+    PromptReference,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    Resource,
+    ResourceTemplate,
+    ResourceTemplateReference,
+    TextContent,
+    TextResourceContents,
+)
+from mcp_types import Prompt as McpPrompt
+from pydantic import BaseModel
+
+from crewhall.app import refuse_unfit
+from crewhall.declared import WORD, Declared
+from crewhall.edges.caller import Caller, caller_of
+from crewhall.edges.door import Door
+from crewhall.edges.words import typed
+from crewhall.errors import Failure, InvalidInput, NotFound
+from crewhall.tool import SCHEME, Prompt, Registry, Tool, variables
+
+JSON = "application/json"
+SUGGESTED = 100  # values in an answer, as the protocol has it
+ADDRESS = 1000  # letters of an address that a refusal repeats
+parsed = cache(UriTemplate.parse)
+Ctx = ServerRequestContext[Any]
+
+
+class Offers:
+    """The lowlevel server's handlers for resources, prompts and completion."""
+
+    def __init__(self, door: Door) -> None:
+        self.door = door
+        self.registry = door.hub.registry
+
+    async def list_resources(self, ctx: Ctx, _: PaginatedRequestParams | None) -> ListResourcesResult:
+        found = [(uri, tool) for uri, tool in self._seen_by(caller_of(ctx)) if not variables(uri)]
+        return ListResourcesResult(resources=[Resource(uri=uri, **_about(uri, tool)) for uri, tool in found])
+
+    async def list_templates(self, ctx: Ctx, _: PaginatedRequestParams | None) -> ListResourceTemplatesResult:
+        found = [(uri, tool) for uri, tool in self._seen_by(caller_of(ctx)) if variables(uri)]
+        templates = [ResourceTemplate(uri_template=uri, **_about(uri, tool)) for uri, tool in found]
+        return ListResourceTemplatesResult(resource_templates=templates)
+
+    def _seen_by(self, who: Caller) -> list[tuple[str, Tool]]:
+        """What a caller may read of the families it chose; a profile shortens the list of tools alone."""
+        return resources(self.registry.visible(who.actor.kinds, who.families, "all"))
+
+    async def read_resource(self, ctx: Ctx, params: ReadResourceRequestParams) -> ReadResourceResult:
+        """The body of the tool that the address names, through the door as every call."""
+        who, report = caller_of(ctx), ctx.session.report_progress
+        with refusals(params):
+            tool, given = self._at(params.uri)
+        answer = await self.door.answer(tool.name, given, who.actor, who.edge, report, origin=who.origin)
+        if answer.failure is not None:
+            raise refused(answer.failure, answer.body | {"uri": params.uri[:ADDRESS]})
+        text = json.dumps(answer.body, ensure_ascii=False)
+        return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, mime_type=JSON, text=text)])
+
+    def _at(self, address: str) -> tuple[Tool, dict[str, Any]]:
+        """The tool at an address, and the arguments in it. Raises NotFound."""
+        for uri, tool in resources(self.registry.tools):
+            texts = parsed(uri).match(address)
+            if texts is not None:
+                return tool, values(tool, {name: str(text) for name, text in texts.items()})
+        raise _nowhere(address)
+
+    async def list_prompts(self, ctx: Ctx, _: PaginatedRequestParams | None) -> ListPromptsResult:
+        families = caller_of(ctx).families
+        found = [prompt for prompt in self.registry.prompts if not families or prompt.family in families]
+        return ListPromptsResult(prompts=[_as_mcp(prompt) for prompt in found])
+
+    async def get_prompt(self, ctx: Ctx, params: GetPromptRequestParams) -> GetPromptResult:
+        with refusals(params):
+            prompt = self.registry.find_prompt(params.name)
+            text = prompt.text(values(prompt, params.arguments or {}))
+        message = PromptMessage(role="user", content=TextContent(text=text))
+        return GetPromptResult(description=prompt.description, messages=[message])
+
+    async def complete(self, ctx: Ctx, params: CompleteRequestParams) -> CompleteResult:
+        """What an argument may be that begins so: its type's words, or what the hall holds."""
+        name, prefix = params.argument.name, params.argument.value
+        with refusals(params):
+            declared, names = self._referred(params.ref, caller_of(ctx))
+            if name not in names:
+                known = f"It takes {', '.join(names)}." if names else "It takes no arguments."
+                raise InvalidInput(f"unknown argument '{name[:WORD]}'", hint=known)
+            words, query = declared.suggestions(name)
+            if query is not None:
+                return await self.door.thread(lambda: self._held(query, prefix))
+        fitting = [word for word in words if word.startswith(prefix)]
+        return _completed(fitting, len(fitting))
+
+    def _referred(self, ref: PromptReference | ResourceTemplateReference, who: Caller) -> tuple[Declared, list[str]]:
+        """What a reference names, and the arguments that can be completed in it. Raises NotFound."""
+        if isinstance(ref, PromptReference):
+            prompt = self.registry.find_prompt(ref.name)
+            return prompt, list(prompt.arguments.model_fields)
+        for uri, tool in resources(self.registry.visible(who.actor.kinds, (), "all")):
+            if uri == ref.uri:
+                return tool, variables(uri)
+        raise _nowhere(ref.uri)
+
+    def _held(self, query: str, prefix: str) -> CompleteResult:
+        """In a thread: what the hall holds that begins so."""
+        with self.door.hub.store.read() as tx:
+            rows = tx.all(query, prefix=prefix, limit=SUGGESTED)
+        return _completed([row["value"] for row in rows], rows[0]["total"] if rows else 0)
+
+
+def resources(tools: list[Tool]) -> list[tuple[str, Tool]]:
+    """The addresses of these tools, in order."""
+    return [(uri, tool) for tool in tools for uri in tool.resources]
+
+
+def addresses(registry: Registry, what: str, subject: str) -> set[str]:
+    """The resources that an event touches: its noun's, the subject's own, and the log itself."""
+    noun = what.partition(".")[0]
+    touched = set()
+    for uri, tool in resources(registry.tools):
+        if not variables(uri) and tool.command[0] in (noun, "event"):
+            touched.add(uri)
+        elif variables(uri) == ["id"] and tool.command[0] == noun:
+            touched.add(parsed(uri).expand({"id": subject}))
+    return touched
+
+
+def values(declared: Declared, texts: Mapping[str, str]) -> dict[str, Any]:
+    """Texts as the values that the arguments ask for; what does not fit is left for the parser to refuse."""
+    properties = declared.input_schema["properties"]
+    return {name: typed(properties.get(name, {"type": "string"}), [text]) for name, text in texts.items()}
+
+
+@contextmanager
+def refusals(params: BaseModel) -> Iterator[None]:
+    """What is refused inside, or holds text that no wire can, leaves as a protocol error."""
+    try:
+        refuse_unfit(params.model_dump())
+        yield
+    except Failure as failure:
+        raise refused(failure, failure.body()) from None
+
+
+def refused(failure: Failure, body: dict[str, Any]) -> MCPError:
+    """A failure as a protocol error; what is not there is the caller's mistake as well (SEP-2164)."""
+    code = INVALID_PARAMS if isinstance(failure, InvalidInput | NotFound) else INTERNAL_ERROR
+    return MCPError(code, f"{failure.message}. {failure.hint}", body)
+
+
+def _nowhere(address: str) -> NotFound:
+    return NotFound(
+        f"there is no resource '{address[:WORD]}'",
+        hint="resources/list and resources/templates/list show the addresses there are.",
+        uri=address[:ADDRESS],
+    )
+
+
+def _completed(found: list[str], total: int) -> CompleteResult:
+    shown = found[:SUGGESTED]
+    return CompleteResult(completion=Completion(values=shown, total=total, has_more=total > len(shown)))
+
+
+def _about(uri: str, tool: Tool) -> dict[str, Any]:
+    return {"name": uri.removeprefix(SCHEME), "description": tool.description, "mime_type": JSON}
+
+
+@cache
+def _as_mcp(prompt: Prompt) -> McpPrompt:
+    """A prompt as MCP lists it."""
+    schema = prompt.input_schema
+    required = schema.get("required", [])
+    arguments = [
+        PromptArgument(name=name, description=one.get("description"), required=name in required)
+        for name, one in schema["properties"].items()
+    ]
+    return McpPrompt(name=prompt.name, description=prompt.description, arguments=arguments)

@@ -1,0 +1,75 @@
+"""A hub that runs: its door, its chores, its ways in, begun and ended together."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from crewhall.app import CHORE_SECONDS, Hub
+from crewhall.edges.bridgehead import Bridgehead
+from crewhall.edges.door import Door
+from crewhall.edges.listen import Listening
+from crewhall.edges.live import Feed
+from crewhall.edges.mcp import McpEdge
+from crewhall.edges.meeting import Meeting
+from crewhall.edges.sse import SseEdge
+
+log = logging.getLogger(__name__)
+
+
+class Running:
+    def __init__(self, hub: Hub, stop: Callable[[], None]) -> None:
+        self.hub = hub
+        self.door = Door(hub)
+        self.feed = Feed(self.door)
+        self.listening = Listening(self.feed, hub.registry)
+        self.mcp = McpEdge(self.door, self.listening)
+        self.sse = SseEdge(self.mcp)
+        self.bridges = Bridgehead(self.mcp, Meeting(hub.settings), stop)
+        self.connections: dict[str, Callable[[], int]] = {
+            "bridge": lambda: self.bridges.connections,
+            "sse": lambda: self.sse.connections,
+            "listen": lambda: self.listening.streams,
+        }
+        self.is_stuck = False  # a thread could not be ended
+        self._stop_at: float | None = None
+
+    @asynccontextmanager
+    async def begun(self, *, is_alone: bool = False) -> AsyncIterator[None]:
+        """Chores are done and bridges come in, until the block ends; then running calls finish, and all is let go.
+
+        A hub that `is_alone` has one client already, and takes no bridges.
+        """
+        tasks = [asyncio.create_task(self._chores())]
+        tasks += [] if is_alone else [asyncio.create_task(self.bridges.open())]
+        try:
+            async with self.mcp.manager.run():
+                yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await self.leave()
+            self.feed.close()
+            self.is_stuck = not await self.door.close(self._seconds_left())
+            self.bridges.release()
+
+    async def leave(self) -> None:
+        """Send bridges and standing streams away; whoever waits for an answer gets it first."""
+        await self.bridges.close(self._seconds_left())  # first: a bridge takes its standing questions to the next hub
+        self.listening.close()
+        self.sse.close()
+
+    def _seconds_left(self) -> float:
+        """Of the time that a stopping hub lets running calls finish."""
+        if self._stop_at is None:
+            self._stop_at = time.monotonic() + self.hub.settings["server.shutdown_seconds"]
+        return max(0.0, self._stop_at - time.monotonic())
+
+    async def _chores(self) -> None:
+        while True:
+            try:
+                await self.door.thread(self.hub.do_chores)
+            except Exception:
+                log.exception("a chore failed")
+            await asyncio.sleep(CHORE_SECONDS)

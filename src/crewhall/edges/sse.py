@@ -1,0 +1,114 @@
+"""
+HTTP+SSE for clients of 2024-11-05: GET `/sse` opens a stream, and POST to the address it names first brings messages.
+
+The stream belongs to this hub alone: it cannot move to another one. Newer clients use `/mcp`.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import anyio
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from crewhall.edges.caller import Caller, caller_by
+from crewhall.edges.conversation import Conversation
+from crewhall.edges.guard import credentials
+from crewhall.edges.mcp import McpEdge
+from crewhall.errors import NotFound
+
+KEEP_ALIVE_SECONDS = 15.0
+QUEUE = 256
+
+
+class SseEdge:
+    def __init__(self, edge: McpEdge) -> None:
+        self._edge = edge
+        self._streams: dict[str, Stream] = {}
+
+    def routes(self) -> list[Route]:
+        return [Route("/sse", self._open, methods=["GET"]), Route("/sse/{stream}", self._post, methods=["POST"])]
+
+    @property
+    def connections(self) -> int:
+        return len(self._streams)
+
+    async def _caller(self, request: Request) -> Caller:
+        actor = await self._edge.door.actor(credentials(request.scope, self._edge.door.hub.settings))
+        request.scope["path_params"] = {}
+        return caller_by(self._edge.registry, actor, request.scope, edge="sse")
+
+    async def _open(self, request: Request) -> Response:
+        who = await self._caller(request)
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        return StreamingResponse(self._events(who), headers=headers, media_type="text/event-stream")
+
+    async def _events(self, who: Caller) -> AsyncIterator[str]:
+        name, stream = secrets.token_urlsafe(24), Stream(self._edge, who)
+        self._streams[name] = stream
+        try:
+            yield f"event: endpoint\ndata: /sse/{name}\n\n"
+            async for line in stream.lines():
+                yield f"event: message\ndata: {line}\n\n" if line else ": still here\n\n"
+        finally:
+            del self._streams[name]
+            with anyio.CancelScope(shield=True):
+                await stream.end()
+
+    async def _post(self, request: Request) -> Response:
+        stream = self._streams.get(request.path_params["stream"])
+        who = await self._caller(request)
+        # A stream answers to whoever opened it; for anyone else it is not there.
+        if stream is None or stream.caller.actor.id != who.actor.id:
+            raise NotFound("there is no such stream", hint="Open one with GET /sse; it ends with its connection.")
+        body = await request.body()
+        stream.caller = who
+        # A message is one line: JSON has no line ends but between its words.
+        await stream.talk.receive(body.replace(b"\n", b" "))
+        return Response(status_code=202)
+
+    def close(self) -> None:
+        """End every stream."""
+        for stream in self._streams.values():
+            stream.stop()
+
+
+class Stream:
+    """One client's stream, and the conversation on it."""
+
+    def __init__(self, edge: McpEdge, caller: Caller) -> None:
+        self.caller = caller
+        self.talk = Conversation(edge, self._who, self._say)
+        self._out: asyncio.Queue[str | None] = asyncio.Queue(QUEUE)
+        self._running = asyncio.create_task(self.talk.run())
+        self._running.add_done_callback(lambda _: self.stop())
+
+    async def _who(self) -> Caller:
+        return self.caller
+
+    async def _say(self, line: str) -> None:
+        await self._out.put(line)
+
+    async def lines(self) -> AsyncIterator[str]:
+        """What is said to the client, and an empty line now and then so that nobody thinks we are gone."""
+        while True:
+            try:
+                line = await asyncio.wait_for(self._out.get(), KEEP_ALIVE_SECONDS)
+            except TimeoutError:
+                line = ""
+            if line is None:
+                return
+            yield line
+
+    def stop(self) -> None:
+        with suppress(asyncio.QueueFull):
+            self._out.put_nowait(None)
+
+    async def end(self) -> None:
+        self.talk.end()
+        self._running.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._running

@@ -1,0 +1,81 @@
+"""Lines through file descriptors: however the bytes are cut, each line comes out whole, once and in order."""
+
+import os
+import socket
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crewhall.edges import pipes
+from crewhall.edges.pipes import Lines, Outbox
+
+lines = st.lists(st.binary(max_size=300).map(lambda raw: raw.replace(b"\n", b"").replace(b"\r", b"")), max_size=20)
+
+
+@given(lines, st.lists(st.integers(1, 50), min_size=1))
+def test_lines_come_out_as_they_went_in_however_they_are_cut(sent: list[bytes], cuts: list[int]) -> None:
+    data = b"".join(line + b"\n" for line in sent) + b"half a line"
+    got, reader, step = [], Lines(), 0
+    while data:
+        size = cuts[step % len(cuts)]
+        got += reader.feed(data[:size])
+        data, step = data[size:], step + 1
+    assert got == sent
+
+
+def test_windows_line_ends_are_taken_away() -> None:
+    assert Lines().feed(b"one\r\ntwo\n") == [b"one", b"two"]
+
+
+def test_an_endless_line_is_not_kept() -> None:
+    reader = Lines()
+    piece = b"x" * (1024 * 1024)
+    for _ in range(pipes.LONGEST_LINE // len(piece) + 3):
+        assert reader.feed(piece) == []
+        assert sum(map(len, reader._parts)) <= pipes.LONGEST_LINE
+    assert reader.feed(b"\nnext\n")[1:] == [b"next"]
+
+
+@given(st.lists(st.binary(min_size=1, max_size=200_000).map(lambda raw: raw.replace(b"\n", b" ")), max_size=6))
+def test_an_outbox_loses_nothing_to_a_reader_that_is_slow(sent: list[bytes]) -> None:
+    mine, theirs = socket.socketpair()
+    mine.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    mine.setblocking(False)
+    box, left, got = Outbox(), [], b""
+    for number, line in enumerate(sent):
+        box.put(line, number)
+    while box:
+        left += box.flush(mine)
+        assert box.size >= 0
+        got += theirs.recv(65536)
+    mine.close()
+    while data := theirs.recv(65536):
+        got += data
+    theirs.close()
+    assert left == list(range(len(sent))) and box.size == 0
+    assert got == b"".join(line + b"\n" for line in sent)
+
+
+def test_what_has_not_left_whole_is_taken_back() -> None:
+    mine, theirs = socket.socketpair()
+    mine.setblocking(False)
+    box = Outbox()
+    box.put(b"small", "first")
+    box.put(b"x" * 10_000_000, "second")
+    box.put(b"small", "third")
+    assert box.flush(mine) == ["first"]
+    assert box.take_back() == ["second", "third"]
+    assert not box and box.size == 0
+    mine.close()
+    theirs.close()
+
+
+def test_a_pipe_is_never_waited_for() -> None:
+    """One write of what POSIX promises to take, for each time that the pipe says it is ready."""
+    out, into = os.pipe()
+    box = Outbox()
+    box.put(b"x" * 1_000_000)
+    assert box.flush(into) == []
+    assert len(os.read(out, 1_000_000)) == pipes.SAFE_CHUNK
+    os.close(out)
+    os.close(into)
