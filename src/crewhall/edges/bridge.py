@@ -19,7 +19,7 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
-from crewhall.edges.meeting import BYE, LEAVING
+from crewhall.edges.meeting import BYE, LEAVING, is_id, refusal
 from crewhall.edges.pipes import CHUNK, Lines, Outbox
 from crewhall.edges.ways import Way
 from crewhall.errors import Failure, TooLarge, Unavailable
@@ -32,7 +32,7 @@ QUICK_LOOKS = 2.0
 LEAVING_SECONDS = 3.0  # whoever has a hub leave starts the next one; the others let it go first
 BUFFER = 16 * 1024 * 1024
 MOST_TIMES = 3
-PARSE_ERROR, METHOD_NOT_FOUND, INTERNAL_ERROR = -32700, -32601, -32603
+PARSE_ERROR, METHOD_NOT_FOUND = -32700, -32601
 READ = select.POLLIN | select.POLLHUP
 
 
@@ -73,6 +73,7 @@ class Bridge:
         self._hub: Any = None
         self._is_open = False
         self._is_leaving = False
+        self._starts_next = False  # this bridge has told a hub to leave
         self._client_ended_at: float | None = None
         self._closed_at = self._connected_at = time.monotonic()
         self._next_look = 0.0
@@ -169,17 +170,9 @@ class Bridge:
         self._to_client.put(json.dumps({"jsonrpc": "2.0", "id": id, **content}).encode())
 
     def _refuse(self, message: Message, failure: Failure) -> None:
-        """Answer a request with a failure, in the form that its method has."""
-        body = failure.body()
-        if message.key is None:
-            return
-        if message.method == "tools/call":
-            text = [{"type": "text", "text": json.dumps(body)}]
-            result = {"content": text, "structuredContent": body, "isError": True, "resultType": "complete"}
-            self._answer(message.id, result=result)
-        else:
-            words = f"{failure.code}: {failure.message}. {failure.hint}"
-            self._answer(message.id, error={"code": INTERNAL_ERROR, "message": words, "data": body})
+        """Answer with a failure, if it is a request."""
+        if message.key is not None:
+            self._to_client.put(json.dumps(refusal(message.id, message.method or "", failure)).encode())
 
     # The hub's side
 
@@ -247,7 +240,7 @@ class Bridge:
         if "error" in answer:
             self._give_up(Unavailable(f"the hub refused us: {answer['error']['message']}", answer["error"]["hint"]))
         if "error" in answer or answer.get("leaving"):
-            self._way.is_first = bool(answer.get("leaving"))  # we are the newer one
+            self._starts_next = bool(answer.get("leaving"))  # we are the newer one
             self._lose()
             return
         self._is_open = True
@@ -280,7 +273,9 @@ class Bridge:
                         self._hear_all(data)
             hub.close()
         now = time.monotonic()
-        pause = LEAVING_SECONDS if self._is_leaving and not self._way.is_first else 0.0 if self._is_open else 0.05
+        pause = 0.0 if self._is_open else 0.05  # one that hangs up at once is not asked in a loop
+        if self._is_leaving and not self._starts_next:
+            pause = LEAVING_SECONDS
         if self._is_open:
             self._closed_at = now
         self._from_hub = Lines()
@@ -366,7 +361,7 @@ class Bridge:
 
 
 def _id(told: Any) -> Any:
-    return told if isinstance(told, str | int) and not isinstance(told, bool) else None
+    return told if is_id(told) else None
 
 
 def _too_large(most: int) -> TooLarge:

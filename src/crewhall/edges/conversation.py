@@ -15,11 +15,12 @@ from typing import Any
 
 import anyio
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
-from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR, JSONRPCMessage, jsonrpc_message_adapter
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, JSONRPCMessage, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from crewhall.edges.caller import Caller
-from crewhall.edges.mcp import McpEdge, tool_result
+from crewhall.edges.mcp import McpEdge
+from crewhall.edges.meeting import is_id, refusal
 from crewhall.errors import Failure, LimitExceeded
 
 log = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class Conversation:
         except (ValueError, RecursionError):
             await self._refuse(None, PARSE_ERROR, "this line is not JSON")
             return
-        if not isinstance(message, dict) or ("id" in message and not _is_id(message["id"])):
+        if not isinstance(message, dict) or ("id" in message and not is_id(message["id"])):
             await self._refuse(None, INVALID_REQUEST, NO_MESSAGE)
         elif "id" in message and isinstance(message.get("method"), str):
             await self._request(message, len(line))
@@ -90,7 +91,7 @@ class Conversation:
                     hint="Nothing of this one was done. Wait for answers before sending more.",
                 )
         except Failure as failure:
-            await self._write_line(failed(message, failure))
+            await self._write_line(refusal(message["id"], message["method"], failure, _tool_named(message)))
             return
         key = json.dumps(message["id"])
         self._settle(key)  # a client that gives an id twice gets both answers, and we count one
@@ -135,10 +136,6 @@ class Conversation:
             self._settled.set()
 
 
-def _is_id(name: Any) -> bool:
-    return isinstance(name, str | int) and not isinstance(name, bool)
-
-
 def _line(message: JSONRPCMessage) -> str:
     try:
         return message.model_dump_json(by_alias=True, exclude_unset=True)
@@ -146,12 +143,8 @@ def _line(message: JSONRPCMessage) -> str:
         return json.dumps(message.model_dump(by_alias=True, exclude_unset=True))
 
 
-def failed(message: dict[str, Any], failure: Failure) -> dict[str, Any]:
-    """The answer to a request that was refused before the SDK saw it."""
-    answer = {"jsonrpc": "2.0", "id": message["id"]}
-    if message["method"] == "tools/call":
-        params = message.get("params")
-        named = params.get("name") if isinstance(params, dict) else None
-        return answer | {"result": tool_result(failure.body(named), is_error=True)}
-    text = f"{failure.message}. {failure.hint}"
-    return answer | {"error": {"code": INTERNAL_ERROR, "message": text, "data": failure.body()}}
+def _tool_named(message: dict[str, Any]) -> str | None:
+    """The tool that a call is of, as far as its sender says so."""
+    params = message.get("params")
+    name = params.get("name") if isinstance(params, dict) else None
+    return name if isinstance(name, str) else None

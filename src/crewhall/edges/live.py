@@ -113,7 +113,11 @@ class Feed:
         """Have every batch told to a listener; what comes back ends it."""
         token = object()
         self._listeners[token] = listener
-        return lambda: self._listeners.pop(token, None) and None
+
+        def end() -> None:
+            self._listeners.pop(token, None)
+
+        return end
 
     async def page_after(self, cursor: int, topic: str | None) -> tuple[str, int]:
         """The events after a cursor as the text of a message, and the cursor after them; empty when there are none.

@@ -12,6 +12,7 @@ bridges of one hall must still meet. Imports the standard library only: the brid
 """
 
 import fcntl
+import json
 import os
 import re
 import socket
@@ -21,9 +22,12 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from crewhall.config import Settings
+from crewhall.errors import Failure
 
+INTERNAL_ERROR = -32603
 LEAVING = b"!leaving"
 BYE = b"!bye"
 # What the seeds' clients put into their server's environment; it counts for that client's calls alone.
@@ -105,6 +109,24 @@ def _short(path: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{directory}/{path.name}"
     finally:
         os.close(directory)
+
+
+def is_id(name: Any) -> bool:
+    """Whether a request may be known by this: MCP has text and whole numbers."""
+    return isinstance(name, str | int) and not isinstance(name, bool)
+
+
+def refusal(id: Any, method: str, failure: Failure, tool_name: str | None = None) -> dict[str, Any]:
+    """A failure as the answer to a request, in the form that its method has."""
+    body = failure.body(tool_name)
+    answer = {"jsonrpc": "2.0", "id": id}
+    if method == "tools/call":
+        text = [{"type": "text", "text": json.dumps(body)}]
+        return answer | {
+            "result": {"content": text, "structuredContent": body, "isError": True, "resultType": "complete"}
+        }
+    words = f"{failure.code}: {failure.message}. {failure.hint}"
+    return answer | {"error": {"code": INTERNAL_ERROR, "message": words, "data": body}}
 
 
 def version_of(text: str) -> tuple[int, ...]:

@@ -44,7 +44,7 @@ def _lives(notice: Path) -> bool:
     except (ProcessLookupError, ValueError):
         return False
     except PermissionError:
-        return True
+        pass  # another user's
     return True
 
 

@@ -17,7 +17,6 @@ SESSIONS = ("CLAUDECODE", "CLAUDE_CODE_", "CLAUDE_PROJECT_DIR", "CODEX_", "GEMIN
 
 class Way(Protocol):
     log: str
-    is_first: bool  # whether this bridge told a hub to leave, and is to start the next
 
     def connect(self) -> socket.socket | None:
         """A connection to the hub, or None when there is no hub yet."""
@@ -49,7 +48,6 @@ class NewHub:
         self._failure: str | None = None
         self._log_from = 0
         self.log = str(settings.home / "hub.log")
-        self.is_first = False
 
     def connect(self) -> socket.socket | None:
         try:
@@ -129,7 +127,6 @@ class OwnHub:
     """The hall served in this very process, by a thread."""
 
     log = "stderr"
-    is_first = False
 
     def __init__(self, home: str | None) -> None:
         self._settings = from_environment({"home": home} if home else {})
@@ -161,7 +158,6 @@ class Broken:
     """No way: the settings cannot be read."""
 
     log = "stderr"
-    is_first = False
 
     def __init__(self, failure: Failure) -> None:
         self._failure = failure
