@@ -17,18 +17,23 @@ from typing import Any
 
 from crewhall import identity
 from crewhall.config import Settings
+from crewhall.declared import KEY
 from crewhall.errors import Cancelled, Failure, Forbidden, InvalidInput, TimedOut
 from crewhall.identity import Actor, Credentials
 from crewhall.meter import Meter
+from crewhall.presence import Presence
+from crewhall.repeats import once, part_of
 from crewhall.store.calls import CallLog
 from crewhall.store.events import prune
 from crewhall.store.open import open_store
 from crewhall.store.sql import Queries, text_of
-from crewhall.store.transaction import Row, Store, Tx, Work
-from crewhall.tool import Registry, Tool
+from crewhall.store.transaction import Look, Row, Store, Tx, Work
+from crewhall.tool import Chore, Registry, Tool
 
 DEPTH = 64
-CHORE_SECONDS = 600.0
+PRUNE_SECONDS = 600.0
+TICK_SECONDS = 10.0  # how often a hub looks whether a chore is due
+GAP_TICKS = 3  # a hub that was away for longer knows nothing of what happened meanwhile
 
 log = logging.getLogger(__name__)
 Progress = Callable[[float, float | None, str | None], None]
@@ -77,10 +82,30 @@ class Origin:
     """Where a call comes from, as its bridge tells it: a directory, and variables that count for this call alone."""
 
     directory: str | None = None
+    bridge: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)  # tokens may be among them
 
 
 NOWHERE = Origin()
+
+
+@dataclass(frozen=True)
+class Tick:
+    """What a chore may use of the world: the hub, the time, and since when this hub has been awake without a gap."""
+
+    hub: "Hub"
+    now: int
+    awake_since: int
+
+    @property
+    def settings(self) -> Settings:
+        return self.hub.settings
+
+    @contextmanager
+    def begin(self) -> Iterator[Tx]:
+        """A short transaction of the hall itself."""
+        with self.hub.store.write(Work("hall", None, self.now)) as tx:
+            yield tx
 
 
 @dataclass
@@ -98,6 +123,7 @@ class Call:
     origin: Origin = NOWHERE
     started_at: float = field(default_factory=time.perf_counter)
     in_log: bool = False
+    whole: Tx | None = None  # the one transaction of a call that has an idempotency key
 
     @property
     def settings(self) -> Settings:
@@ -105,8 +131,15 @@ class Call:
 
     @contextmanager
     def begin(self) -> Iterator[Tx]:
-        """A short transaction, read-only unless the tool changes things. Nothing waits inside it."""
+        """A short transaction, read-only unless the tool changes things. Nothing waits inside it.
+
+        Where the call is one transaction as a whole, it is a part of that.
+        """
         self.stop.check()
+        if self.whole is not None:
+            with part_of(self.whole) as tx:
+                yield tx
+            return
         if not self.tool.changes:
             with self.hub.store.read() as tx:
                 yield tx
@@ -119,11 +152,17 @@ class Call:
     def one(self, name: str, /, **params: Any) -> Row | None:
         """The row of one query, without a transaction around it."""
         self.stop.check()
-        return self.hub.store.one(name, **params)
+        look: Look = self.whole or self.hub.store
+        return look.one(name, **params)
 
     def _before_commit(self) -> None:
         self.hub.before_commit()
         self.stop.check()
+
+    def saw(self, agent_id: str) -> None:
+        """A client without a token writes for this agent, as it seems: a sign of its life."""
+        if self.actor.proof == "local":
+            self.hub.presence.saw(agent_id, None)
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far the call is; also a place where it may stop."""
@@ -151,14 +190,21 @@ class Hub:
     def __init__(self, settings: Settings, registry: Registry, *, clock: Callable[[], int] | None = None) -> None:
         self.settings = settings
         self.registry = registry
-        texts = [text_of("crewhall", "identity.sql"), *(family.queries for family in registry.families)]
+        texts = [text_of("crewhall", name) for name in ("identity.sql", "repeats.sql")]
+        texts += [family.queries for family in registry.families]
         self.store: Store = open_store(settings.database, Queries(texts), settings["database.pool"])
         self.clock = clock or self.store.now
         self.calls = CallLog(self.store)
         self.meter = Meter(tool.name for tool in registry.tools)
+        self.presence = Presence()
         self.before_commit: Callable[[], None] = lambda: None
         self.id = identity.new_id("hu")
         self._numbers = itertools.count(1)
+        self._chores = [Chore("prune", PRUNE_SECONDS, _prune), *registry.chores]
+        self._due: dict[str, int] = {}
+        self._held: dict[str, int] = {}
+        self._ticked_at: int | None = None
+        self._awake_since = 0
         self._settle()
 
     def _settle(self) -> None:
@@ -203,8 +249,9 @@ class Hub:
         try:
             _allow(tool, actor)
             refuse_unfit(arguments)
-            result = tool.handler(call, **_acting(tool, actor, tool.parse(arguments)))
-            body = tool.dump(result)
+            given = _acting(tool, actor, tool.parse(arguments))
+            self._note_presence(call, given)
+            body = _answer(call, given)
             error = None
         except Failure as failure:
             error = failure.code
@@ -214,14 +261,47 @@ class Hub:
                 self.calls.put(call.log_row(error))
         return body
 
+    def _note_presence(self, call: Call, given: Mapping[str, Any]) -> None:
+        """A call of an agent is a sign of life; that a person looks at one in the dashboard is none.
+
+        By its token an agent is known to be behind the bridge. Whoever names one may be another, such as a coordinator.
+        """
+        if call.actor.kind == "agent":
+            self.presence.saw(call.actor.id, call.origin.bridge)
+        elif call.tool.acting is not None and call.actor.proof == "local":
+            self.presence.saw(given[call.tool.acting], None)
+
+    @property
+    def tick_seconds(self) -> float:
+        """How long a hub waits between two ticks: well below the time after which an agent is missed."""
+        beat, lease = float(self.settings["agent.heartbeat"]), float(self.settings["agent.lease"])
+        return min(TICK_SECONDS, beat / 3, lease / 3)
+
     def do_chores(self) -> None:
-        """What one hub of the hall does from time to time: forget what is old."""
+        """One tick: what is due of the chores, each on its own; one that fails is logged and keeps no other back."""
         now = self.clock()
+        if self._ticked_at is None or not 0 <= now - self._ticked_at <= self.tick_seconds * 1000 * GAP_TICKS:
+            self._awake_since, self._due, self._held = now, {}, {}  # it was away, or its clock was set
+        for chore in self._chores:
+            if now < self._due.get(chore.name, 0):
+                continue
+            self._due[chore.name] = now + int(chore.seconds * 1000)
+            try:
+                if chore.everywhere or self._take(chore, now):
+                    chore.run(Tick(self, now, self._awake_since))
+            except Exception:
+                log.exception("a chore failed", extra={"chore": chore.name})
+        self._ticked_at = self.clock()  # what the chores themselves take is no gap
+
+    def _take(self, chore: Chore, now: int) -> bool:
+        """Whether this hub has the chore; its row is written anew when half of the time is over."""
+        span = int(max(chore.seconds * 2, TICK_SECONDS * 6) * 1000)
+        if self._held.get(chore.name, 0) - now > span // 2:
+            return True
         with self.own_work() as tx:
-            if tx.run("chore_take", name="prune", holder=self.id, until=now + int(CHORE_SECONDS * 2000), now=now):
-                gone = prune(tx, now, self.settings["events.keep_days"], self.settings["calls.keep_days"])
-                tx.run("tokens_expired_prune", now=now)
-                log.debug("pruned", extra=gone)
+            has_it = bool(tx.run("chore_take", name=chore.name, holder=self.id, until=now + span, now=now))
+        self._held[chore.name] = now + span if has_it else 0
+        return has_it
 
     def close(self) -> None:
         """Finish the call log and let go of the database; one that is stuck is left as it is."""
@@ -229,6 +309,25 @@ class Hub:
             self.store.close()
         else:
             log.error("the database is stuck; the call log's last rows are lost")
+
+
+def _prune(tick: Tick) -> None:
+    """Forget what is old."""
+    keep = tick.settings
+    with tick.hub.own_work() as tx:
+        gone = prune(tx, tick.now, keep["events.keep_days"], keep["calls.keep_days"])
+        tx.run("tokens_expired_prune", now=tick.now)
+        tx.run("answers_prune", now=tick.now)
+    log.debug("pruned", extra=gone)
+
+
+def _answer(call: Call, given: dict[str, Any]) -> dict[str, Any]:
+    """What the tool gives, as plain data; with an idempotency key it is done once, in one transaction."""
+    tool, key = call.tool, given.pop(KEY, None)
+    if key is None:
+        return tool.dump(tool.handler(call, **given))
+    with call.begin() as call.whole:
+        return once(call.whole, key, given, lambda: tool.dump(tool.handler(call, **given)))
 
 
 def _allow(tool: Tool, actor: Actor) -> None:
@@ -263,7 +362,8 @@ def _acting(tool: Tool, actor: Actor, arguments: dict[str, Any]) -> dict[str, An
     if given is None:
         raise InvalidInput(
             f"missing argument '{tool.acting}'",
-            hint="A client without an agent's token says for which agent it speaks; agent_register gives an id.",
+            hint="A client without an agent's token says for which agent it speaks: agent_register gives an id. "
+            "In messages you may be yourself: operator.",
         )
     return arguments | {tool.acting: given}
 

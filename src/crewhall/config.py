@@ -116,6 +116,8 @@ SETTINGS = (
     Setting("events.slow_seconds", 15.0, "A watcher that reads nothing for this long is dropped.", seconds),
     Setting("calls.keep_days", 7, "Age at which the call log's rows are pruned; 0 keeps them for ever.", number),
     Setting("agent.heartbeat", 30.0, "How often an agent is asked to beat.", seconds),
+    Setting("agent.missed_beats", 3, "An agent that beats is offline after so many missed ones.", count),
+    Setting("agent.lease", 1800.0, "An agent that never beats is offline after this time without a call.", seconds),
     Setting("agent.max", 1000, "Agents that may be in the hall at once, offline ones not counted.", number),
 )  # fmt: skip
 

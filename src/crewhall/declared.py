@@ -10,16 +10,27 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
 from crewhall.errors import InvalidInput
 
+BRANCHES = ("str", "dict[str,any]")  # what the parser calls the sides of `str | dict`, which no caller wrote
 PROBLEMS = 5  # of wrong arguments that an answer names
 WORD = 80  # letters of a stranger's word that an answer repeats
 Handler = Callable[..., Any]
+KEY = "idempotency_key"
+Key = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=200,
+        description="A new word for each thing you create, such as a UUID. When you did not get the answer, repeat the "
+        "call with the same key and arguments: it is done once, and you get that answer. Kept for 24 hours.",
+    ),
+]
 
 
 class Keep:
@@ -72,19 +83,28 @@ class Declared:
 
     def suggestions(self, argument: str) -> tuple[list[str], str | None]:
         """The words that an argument may be, and the query that knows more of them, if its type tells."""
-        parts = list(_parts(get_type_hints(self.handler, include_extras=True)[argument]))
+        hints = get_type_hints(self.handler, include_extras=True)
+        parts = list(_parts(hints.get(argument)))  # the handler has none for what the door adds
         words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
         return words, next((part.query for part in parts if isinstance(part, Suggest)), None)
 
     def _problem(self, detail: ErrorDetails) -> str:
-        place = ".".join(str(part)[:WORD] for part in detail["loc"])
+        place = ".".join(str(part)[:WORD] for part in detail["loc"] if part not in BRANCHES)
         if detail["type"] == "extra_forbidden":
-            known = list(self.input_schema["properties"])
-            near = difflib.get_close_matches(place, known, n=1, cutoff=0.5)
+            near = difflib.get_close_matches(str(detail["loc"][-1])[:WORD], self._known(detail["loc"]), n=1, cutoff=0.5)
             return f"unknown argument '{place}'" + (f", did you mean '{near[0]}'?" if near else "")
         if detail["type"] == "missing":
             return f"missing argument '{place}'"
+        if detail["type"] in ("model_type", "dict_type"):
+            return f"argument '{place}': input should be an object"
         return f"argument '{place}': {detail['msg'][:1].lower()}{detail['msg'][1:500]}"
+
+    def _known(self, place: tuple[str | int, ...]) -> list[str]:
+        """The names that there are where an unknown one was given: among the arguments, or inside one of them."""
+        node = self.input_schema
+        for part in place[:-1]:
+            node = node.get("items", {}) if isinstance(part, int) else node.get("properties", {}).get(part, {})
+        return list(node.get("properties", {}))
 
     def _usage(self) -> str:
         required = self.input_schema.get("required", [])
@@ -96,8 +116,8 @@ class Declared:
         return f"{self.name} {' and '.join(part for part in parts if part) or 'takes no arguments'}."
 
 
-def arguments_model(name: str, handler: Handler) -> tuple[type[BaseModel], str | None]:
-    """A strict model of a handler's parameters, `call` left out, and the name of the acting one."""
+def arguments_model(name: str, handler: Handler, **added: Any) -> tuple[type[BaseModel], str | None]:
+    """A strict model of a handler's parameters, `call` left out, and of what the door adds; the acting one's name."""
     hints = get_type_hints(handler, include_extras=True)
     fields: dict[str, Any] = {}
     acting = None
@@ -110,7 +130,7 @@ def arguments_model(name: str, handler: Handler) -> tuple[type[BaseModel], str |
             acting, hint, default = parameter.name, hint | None, None
         fields[parameter.name] = (hint, Field(default_factory=Keep) if default is KEEP else default)
     config = ConfigDict(extra="forbid", strict=True)
-    return create_model(f"{name}arguments_model", __config__=config, **fields), acting
+    return create_model(f"{name}arguments_model", __config__=config, **fields, **added), acting
 
 
 def _parts(hint: Any) -> Iterator[Any]:

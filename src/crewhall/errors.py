@@ -7,6 +7,9 @@ Every failure a caller can meet, each declared once.
     ├── Forbidden        FORBIDDEN           403   4   lets someone else do it
     ├── NotFound         NOT_FOUND           404   3   looks the id up again
     ├── InvalidState     INVALID_STATE       409   5   changes the thing's state first
+    ├── InvalidTransition INVALID_TRANSITION 409   5   goes by a state that leads there
+    ├── TaskBlocked      TASK_BLOCKED        409   5   does what the task waits for, or another task
+    ├── StaleClaim       STALE_CLAIM         409   5   stops, and claims again if it still wants the task
     ├── Conflict         CONFLICT            409   5   looks at what is already there
     ├── CursorExpired    CURSOR_EXPIRED      410   5   starts again from the oldest event kept
     ├── TooLarge         LIMIT_EXCEEDED      413   6   sends less
@@ -78,6 +81,24 @@ class InvalidState(Failure):
     """The thing exists, and its state does not allow this now."""
 
     code, status, exit_code, recoverable = "INVALID_STATE", 409, 5, True
+
+
+class InvalidTransition(Failure):
+    """No way leads from the state that the thing is in to the one that was asked for."""
+
+    code, status, exit_code, recoverable = "INVALID_TRANSITION", 409, 5, True
+
+
+class TaskBlocked(Failure):
+    """The task waits for others that are not finished."""
+
+    code, status, exit_code, recoverable = "TASK_BLOCKED", 409, 5, True
+
+
+class StaleClaim(Failure):
+    """The writer's claim on the task is not the current one; nothing was changed."""
+
+    code, status, exit_code, recoverable = "STALE_CLAIM", 409, 5, True
 
 
 class Conflict(Failure):

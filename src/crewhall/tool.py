@@ -23,9 +23,9 @@ from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from crewhall.declared import WORD, Declared, Handler, arguments_model, plain
+from crewhall.declared import KEY, WORD, Declared, Handler, Key, arguments_model, plain
 from crewhall.errors import NotFound
-from crewhall.store.sql import text_of
+from crewhall.store.sql import files_of
 
 ANYONE = ("operator", "agent")
 OPERATOR = ("operator",)
@@ -45,6 +45,8 @@ class Tool(Declared):
     """One declared tool.
 
     `changes` says whether it writes, `who` which kinds of actor may call it. A `long` one runs under its own limit.
+    One that `creates` takes an idempotency key, which the door sees to. Called with one it runs in one transaction, so
+    it does nothing outside the database; its answer is kept, so there is no secret in it.
     A `quick` one makes a few point reads in one transaction and nothing else: where the database is a local file, an
     edge may run it without the way to a thread and back, which is a fifth of such a call.
     `resources` are the addresses under which its result can be read; {words} in them are its arguments.
@@ -54,6 +56,7 @@ class Tool(Declared):
     family: str
     handler: Handler
     changes: bool
+    creates: bool = False
     who: tuple[str, ...] = ANYONE
     profiles: tuple[str, ...] = ()
     command: tuple[str, str] = ("", "")
@@ -67,7 +70,9 @@ class Tool(Declared):
 
     def __post_init__(self) -> None:
         assert not (self.quick and (self.changes or self.long)), f"{self.name} cannot be quick"
-        model, acting = arguments_model(self.name, self.handler)
+        assert not self.creates or (self.changes and not self.long), f"{self.name} cannot take a key"
+        added = {KEY: (Key | None, None)} if self.creates else {}
+        model, acting = arguments_model(self.name, self.handler, **added)
         object.__setattr__(self, "arguments", model)
         object.__setattr__(self, "acting", acting)
         needed = {name for name, one in model.model_fields.items() if one.is_required()}
@@ -116,19 +121,32 @@ class Prompt(Declared):
         return self.handler(**self.parse(arguments))
 
 
+@dataclass(frozen=True)
+class Chore:
+    """What hubs do every so many seconds (0: at each tick): one of them at a time, by a leased row, or `everywhere`."""
+
+    name: str
+    seconds: float
+    run: Callable[..., None]
+    everywhere: bool = False
+
+
 @dataclass
 class Family:
-    """A room of tools and prompts with its own words and queries."""
+    """A room of tools, prompts and chores with its own words and queries."""
 
     name: str
     about: str
     package: str
     tools: list[Tool] = field(default_factory=list)
     prompts: list[Prompt] = field(default_factory=list)
+    chores: list[Chore] = field(default_factory=list)
 
     @cached_property
     def queries(self) -> str:
-        return text_of(self.package, "queries.sql")
+        """The family's statements, from all its files of queries."""
+        texts = [item.read_text("utf-8") for item in files_of(self.package) if item.name.startswith("queries")]
+        return "\n".join(texts)
 
     def tool(
         self, name: str, *, changes: bool = False, command: str | None = None, **more: Any
@@ -152,14 +170,26 @@ class Family:
 
         return declare
 
+    def chore(
+        self, name: str, *, seconds: float = 0.0, everywhere: bool = False
+    ) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        """Declare a chore: a function of a `Tick`."""
+
+        def declare(run: Callable[..., None]) -> Callable[..., None]:
+            self.chores.append(Chore(name, seconds, run, everywhere))
+            return run
+
+        return declare
+
 
 class Registry:
-    """All tools, resources and prompts of a hall, in a fixed order."""
+    """All tools, resources, prompts and chores of a hall, in a fixed order."""
 
     def __init__(self, families: Iterable[Family]) -> None:
         self.families = list(families)
-        self.tools = [tool for family in self.families for tool in family.tools]
+        self.tools = [tool for family in self.families for tool in sorted(family.tools, key=lambda tool: tool.command)]
         self.prompts = [prompt for family in self.families for prompt in family.prompts]
+        self.chores = [chore for family in self.families for chore in family.chores]
         self._tools = _by_name("tools", self.tools)
         self._prompts = _by_name("prompts", self.prompts)
 

@@ -1,8 +1,10 @@
 """Copies of a hall: while it is in use, from either database to either, whole or not at all."""
 
+import sqlite3
 import stat
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,19 @@ INSERT INTO repository (id, path, name, created_at, updated_at) VALUES ('rp_1', 
 -- name: repository_ids
 -- The ids of all repositories.
 SELECT id FROM repository;
+
+-- name: work_kept
+-- Every checkpoint with its task, what that waits for, and its workflow.
+SELECT workflow.name AS workflow, task.id AS task, task_dependency.depends_on_id AS waits_for, checkpoint.summary
+  FROM checkpoint
+  JOIN task ON task.id = checkpoint.task_id
+  JOIN workflow ON workflow.id = task.workflow_id
+  LEFT JOIN task_dependency ON task_dependency.task_id = task.id
+ ORDER BY checkpoint.id;
+
+-- name: loose_constraints
+-- The foreign keys that cannot wait for the commit.
+SELECT conname FROM pg_constraint WHERE contype = 'f' AND NOT condeferrable;
 """
 MANY = 2500  # more than one chunk
 
@@ -77,6 +92,39 @@ def note(store: Store, *keys: str, now: int = 1) -> None:
             tx.event("hall.set", key, data='{"é": "\\u2603"}')
 
 
+def plan(store: Store, name: str) -> None:
+    """A workflow of two tasks, the first waiting for the second, with a checkpoint each."""
+    first, second = f"tk_{name}_1", f"tk_{name}_2"
+    with store.reshape() as (_, execute):
+        execute(
+            "INSERT INTO workflow (id, name, status, source_type, source_content, max_parallel_tasks,"
+            " auto_create_workspaces, created_at, updated_at)"
+            f" VALUES ('wf_{name}', '{name}', 'ready', 'prompt', '', 1, 0, 1, 1)"
+        )
+        for task in (first, second):
+            execute(
+                "INSERT INTO task (id, workflow_id, name, description, status, sequence, place, files_likely_affected,"
+                " dependency_count, waits_for, tail, created_at, updated_at)"
+                f" VALUES ('{task}', 'wf_{name}', '{task}', '', 'pending', 1, 1, '[]', 0, 0, 1, 1, 1)"
+            )
+            execute(
+                "INSERT INTO checkpoint (id, task_id, sequence, type, summary, files_changed, created_at)"
+                f" VALUES ('cp_{task}', '{task}', 1, 'progress', 'as far as {task}', '[]', 1)"
+            )
+        execute(f"INSERT INTO task_dependency (task_id, depends_on_id) VALUES ('{first}', '{second}')")
+
+
+def work_kept(store: Store) -> list[tuple[object, ...]]:
+    with store.read() as tx:
+        return [tuple(row.values()) for row in tx.all("work_kept")]
+
+
+def work_of(name: str) -> list[tuple[object, ...]]:
+    """What `work_kept` gives of a plan."""
+    first, second = f"tk_{name}_1", f"tk_{name}_2"
+    return [(name, first, second, f"as far as {first}"), (name, second, None, f"as far as {second}")]
+
+
 def content(store: Store) -> tuple[object, ...]:
     with store.read() as tx:
         return tx.all("hall_facts"), tx.all("token_ids"), events_after(tx, 0, 1_000_000)
@@ -103,6 +151,36 @@ def test_a_hall_moves_from_either_database_to_either_and_its_numbers_go_on(
     assert numbers(other)[-1] == MANY + 1
     assert [item.name for item in folder.iterdir()] == ["hall.backup"]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("to", BOTH)
+def test_rows_that_refer_to_each_other_move_and_take_the_place_of_such_rows(
+    hall: Store, open_hall: Callable[[str], Store], folder: Path, to: str
+) -> None:
+    plan(hall, "theirs")
+    assert backup(hall, folder / "b") == 6
+    other = open_hall(to)
+    note(other, "in use")
+    plan(other, "ours")
+    restore(folder / "b", other, replace=True)
+    assert work_kept(other) == work_kept(hall) == work_of("theirs")
+    plan(other, "next")
+    assert len(work_kept(other)) == 4
+
+
+def test_foreign_keys_still_hold_after_a_restore(hall: Store, folder: Path) -> None:
+    plan(hall, "kept")
+    backup(hall, folder / "b")
+    restore(folder / "b", hall, replace=True)
+    with pytest.raises(Exception, match=r"(?i)foreign key"), hall.reshape() as (_, execute):
+        execute("DELETE FROM task")
+    assert work_kept(hall) == work_of("kept")
+
+
+def test_every_foreign_key_can_wait_for_the_commit(open_hall: Callable[[str], Store]) -> None:
+    """A copy fills the tables in the order of their names, so a key that cannot wait would make restores fail."""
+    with open_hall("postgres").read() as tx:
+        assert tx.all("loose_constraints") == []
 
 
 def test_a_backup_is_itself_a_hall_that_can_be_served(hall: Store, folder: Path) -> None:
@@ -220,7 +298,7 @@ def test_an_older_backup_is_brought_up_to_date_and_left_as_it_is(hall: Store, fo
 
 
 @pytest.mark.parametrize(
-    "what", ["text", "nothing", "another program's", "torn", "overwritten", "bad text", "bad schema"]
+    "what", ["text", "nothing", "another program's", "torn", "overwritten", "bad text", "bad schema", "a lost row"]
 )
 def test_a_file_that_is_no_whole_backup_is_refused_and_the_hall_stays(
     hall: Store, open_hall: Callable[[str], Store], folder: Path, what: str
@@ -228,8 +306,11 @@ def test_a_file_that_is_no_whole_backup_is_refused_and_the_hall_stays(
     file = folder / "b"
     source = open_hall("sqlite")
     note(source, *(f"k{number}" for number in range(300)))
+    plan(source, "theirs")
     backup(source, file)
     whole = file.read_bytes()
+    if what == "a lost row":
+        lose_a_row(file)
     if what == "another program's":
         file.unlink()
         other = connect(str(file), Queries([]))
@@ -243,6 +324,7 @@ def test_a_file_that_is_no_whole_backup_is_refused_and_the_hall_stays(
         "torn": whole[: len(whole) // 2],
         "overwritten": whole[:8192] + b"\xa5" * 16384 + whole[24576:],
         "bad text": whole.replace(b"value of k7", b"value \xff\xfe k7"),
+        "a lost row": file.read_bytes(),
         "bad schema": whole.replace(b"CREATE TABLE hall", b"CREATE \xff\xfe\xfdLE hall"),
     }
     file.write_bytes(damaged[what])
@@ -253,6 +335,11 @@ def test_a_file_that_is_no_whole_backup_is_refused_and_the_hall_stays(
     assert str(file) in refused.value.message and refused.value.hint
     assert content(hall) == before
     assert [item.name for item in folder.iterdir()] == ["b"]
+
+
+def lose_a_row(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as connection, connection:  # where foreign keys are off unless one asks
+        connection.execute("DELETE FROM workflow")
 
 
 def migrate_other(store: Store) -> None:

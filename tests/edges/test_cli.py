@@ -218,3 +218,49 @@ def test_the_command_line_starts_without_the_heavy_imports() -> None:
     code = "import sys, crewhall.edges.cli; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert not {"mcp", "pydantic", "starlette", "uvicorn", "pysqlite3", "asyncio"} & set(done.stdout.split())
+
+
+PLAN = {"summary": "s", "approach": "a", "tasks": [{"name": "t", "description": "x", "sequence": 1}]}
+
+
+def told(served: Program, *words: str) -> dict[str, Any]:
+    """What a command answers that succeeds."""
+    done = served.run("--json", *words)
+    assert done.code == 0, done
+    return body(done)
+
+
+def test_objects_are_given_as_json_or_from_a_file(served: Program, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(PLAN))
+    made = told(served, "workflow", "create", "w", "prompt", "x")["id"]
+    assert_error(served.run("workflow", "set-plan", made, "plan.json"), 2, "'plan.json' is no JSON")
+    assert_error(served.run("workflow", "set-plan", made, "@/nowhere"), 2, "/nowhere cannot be read as JSON")
+    assert told(served, "workflow", "set-plan", made, f"@{tmp_path}/plan.json")["tasks_created"] == 1
+    more = json.dumps({"name": "more", "description": "x, y", "sequence": 1})
+    assert told(served, "workflow", "add-tasks", made, more)["tasks_created"] == 1, "one of a list, with commas in it"
+
+
+def test_a_body_is_an_object_when_it_is_json_and_a_text_otherwise(served: Program) -> None:
+    for given, kept in (('{"a": 1}', {"a": 1}), ("{a}", "{a}"), ("@bob", "@bob"), ("12", "12")):
+        sent = told(served, "message", "send", "operator", "query", given, "--sender-id", "operator")["id"]
+        assert told(served, "message", "get", sent)["body"] == kept
+
+
+def test_a_claim_that_fails_ends_a_chain_of_commands(served: Program) -> None:
+    made = told(served, "workflow", "create", "w", "prompt", "x")["id"]
+    told(served, "workflow", "set-plan", made, json.dumps(PLAN))
+    task = told(served, "task", "list", made)["tasks"][0]["id"]
+    ada, bob = (told(served, "agent", "register", name, "codex")["id"] for name in ("ada", "bob"))
+    assert served.run("task", "claim", task, ada).code == 0
+    refused = served.run("task", "claim", task, bob)
+    assert refused.code == 5 and ada in refused.out
+
+
+def test_the_repository_is_the_directory_that_the_command_is_given_in(served: Program) -> None:
+    made = told(served, "workflow", "create", "w", "prompt", "x")["id"]
+    assert told(served, "workflow", "get", made)["repository_path"] == os.getcwd()
+
+
+def test_help_tells_what_an_object_holds(served: Program) -> None:
+    text = served.run("workflow", "set-plan", "--help").out
+    assert "tasks: [{name, description, sequence, parallel_group?, depends_on?" in text and "or @FILE" in text

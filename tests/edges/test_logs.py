@@ -72,7 +72,7 @@ def test_a_hub_that_tells_all_tells_no_token(tmp_path: Path) -> None:
     log = up.log.read_text()
     assert "hub is up" in log and "hub is down" in log
     for secret in secrets:
-        assert secret.rpartition("_")[2] not in log and secret not in log
+        assert secret.split("_", 2)[2] not in log and secret not in log
     assert "W" * 43 not in log and "Traceback" not in log
     stamped = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (debug|info|warning|error) \S+ "
     assert all(re.match(stamped, one) for one in log.splitlines()), log

@@ -48,15 +48,34 @@ def test_the_list_has_a_fixed_order_schemas_and_annotations(live: Live, era: str
         assert tool["inputSchema"]["additionalProperties"] is False
         assert tool["outputSchema"]["type"] == "object"
         assert "title" not in json.dumps(tool["inputSchema"]) + json.dumps(tool["outputSchema"])
-    assert by_name["agent_get"]["annotations"]["readOnlyHint"] is True
+    assert by_name["agent_list"]["annotations"]["readOnlyHint"] is True
     assert by_name["agent_register"]["annotations"]["readOnlyHint"] is False
     if era == MODERN:
         assert first["ttlMs"] > 0 and first["cacheScope"] == "private"
 
 
+def workflow_with_a_task(live: Live) -> tuple[str, str]:
+    """A workflow that is ready, and its only task."""
+    asked = {"name": "w", "source_type": "prompt", "source_content": "x"}
+    made: str = live.hub.call("workflow_create", asked, OPERATOR)["id"]
+    tasks = [{"name": "t", "description": "x", "sequence": 1}]
+    live.hub.call(
+        "workflow_set_plan", {"id": made, "plan": {"summary": "s", "approach": "a", "tasks": tasks}}, OPERATOR
+    )
+    return made, live.hub.call("task_list", {"workflow_id": made}, OPERATOR)["tasks"][0]["id"]
+
+
 @sqlite
 def test_results_fit_their_output_schemas(live: Live) -> None:
     agent = live.hub.call("agent_register", {"name": "a", "runtime": "codex"}, OPERATOR)["id"]
+    made, task = workflow_with_a_task(live)
+    message = {"sender_id": agent, "recipient_id": "operator", "message_type": "query", "body": {"a": 1}}
+    sent = live.hub.call("message_send", message, OPERATOR)["id"]
+    plan = {"approach": "a", "steps": []}
+    more = {"name": "more", "description": "x", "sequence": 1}
+    spare = live.hub.call("workflow_add_tasks", {"id": made, "tasks": [{**more, "name": "spare"}]}, OPERATOR)
+    begin = {"name": "w", "source_type": "prompt", "source_content": "x"}
+    unplanned, unwanted = (live.hub.call("workflow_create", begin, OPERATOR)["id"] for _ in range(2))
     calls: dict[str, dict[str, Any]] = {
         "agent_get": {"id": agent},
         "agent_list": {},
@@ -66,6 +85,35 @@ def test_results_fit_their_output_schemas(live: Live) -> None:
         "repository_list": {},
         "event_list": {},
         "call_list": {},
+        "workflow_create": begin,
+        "workflow_set_plan": {"id": unplanned, "plan": {"summary": "s", "approach": "a", "tasks": [more]}},
+        "workflow_get": {"id": made, "include_tasks": True},
+        "workflow_list": {},
+        "workflow_add_tasks": {"id": made, "tasks": [more]},
+        "workflow_remove_task": {"id": made, "task_id": spare["task_ids"][0]},
+        "workflow_set_parallelism": {"id": made, "max_parallel_tasks": 2},
+        "workflow_next_tasks": {"workflow_id": made},
+        "workflow_progress": {"workflow_id": made},
+        "task_list": {"workflow_id": made},
+        "task_get_available": {"agent_id": agent},
+        "task_check_dependencies": {"task_id": task},
+        "task_claim": {"task_id": task, "agent_id": agent},
+        "task_set_plan": {"id": task, "plan": plan},
+        "task_update_status": {"id": task, "status": "in_progress"},
+        "checkpoint_add": {"task_id": task, "type": "decision", "summary": "s", "detail": {"a": [1]}},
+        "checkpoint_list": {"task_id": task},
+        "task_get": {"id": task, "include_checkpoints": True},
+        "text_read": {"id": task, "field": "description"},
+        "task_replan": {"id": task, "reason": "r", "new_plan": plan},
+        "task_release": {"task_id": task, "agent_id": agent},
+        "message_send": message,
+        "message_broadcast": {"sender_id": agent, "message_type": "notification", "body": "all"},
+        "message_list": {"agent_id": "operator"},
+        "message_get": {"id": sent},
+        "message_mark_read": {"message_ids": [sent]},
+        "message_archive": {"message_ids": [sent]},
+        "message_count_unread": {"agent_id": "operator"},
+        "workflow_update_status": {"id": unwanted, "status": "abandoned"},
         "agent_token_create": {"agent_id": agent},
         "agent_token_revoke": {"agent_id": agent},
         "agent_update": {"id": agent},
@@ -73,9 +121,9 @@ def test_results_fit_their_output_schemas(live: Live) -> None:
         "agent_register": {"name": "b", "runtime": "custom"},
     }
     assert set(calls) == {tool.name for tool in live.hub.registry.tools}
-    for tool in live.hub.registry.tools:
-        result = mcp(live, MODERN, "tools/call", {"name": tool.name, "arguments": calls[tool.name]})["result"]
-        jsonschema_rs.validate(tool.output_schema, result["structuredContent"])
+    for name, arguments in calls.items():
+        result = mcp(live, MODERN, "tools/call", {"name": name, "arguments": arguments})["result"]
+        jsonschema_rs.validate(live.hub.registry.find(name).output_schema, result["structuredContent"])
     nothing = mcp(live, MODERN, "tools/call", {"name": "repository_get", "arguments": {"path": "/x"}})["result"]
     jsonschema_rs.validate(live.hub.registry.find("repository_get").output_schema, nothing["structuredContent"])
 
@@ -212,7 +260,7 @@ def stopped_and_undone(live: Live, lab: Lab) -> None:
 
 def calls(live: Live) -> list[dict[str, Any]]:
     with live.hub.store.read() as tx:
-        return tx.all("calls", tool=None, actor=None, success=None, limit=100)
+        return tx.all("calls", tool=None, actor=None, success=None, at=2**53, id="", limit=100)
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -102,8 +102,15 @@ OF_WORK = [
     "crewhall://agents",
     "crewhall://events",
     "crewhall://repositories",
+    "crewhall://workflows",
     "crewhall://agents/{id}",
+    "crewhall://tasks/{task_id}/checkpoints",
     "crewhall://events/{after}",
+    "crewhall://agents/{agent_id}/inbox",
+    "crewhall://tasks/{id}",
+    "crewhall://workflows/{workflow_id}/tasks",
+    "crewhall://workflows/{id}",
+    "crewhall://workflows/{workflow_id}/progress",
     "join_hall",
     "catch_up",
     "leave_hall",
@@ -244,7 +251,7 @@ def test_a_caller_is_shown_what_it_may_read_of_the_families_it_chose(serve: Serv
     assert "crewhall://events" in listed(live, era, **worker), "a profile shortens the list of tools alone"
     assert listed(live, era, **worker, **{"X-Crewhall-Families": "work"}) == OF_WORK
     of_shelf = listed(live, era, **worker, **{"X-Crewhall-Families": "shelf"})
-    assert of_shelf == [f"crewhall://shelf/{name}" for name in ("refuse", "break", "count")] + ["shelf_tidy"]
+    assert of_shelf == [f"crewhall://shelf/{name}" for name in ("break", "count", "refuse")] + ["shelf_tidy"]
 
 
 @sqlite
@@ -270,7 +277,7 @@ def test_a_read_is_in_the_call_log_under_its_tool(live: Live, era: str) -> None:
 
     def rows() -> list[tuple[Any, ...]]:
         with live.hub.store.read() as tx:
-            found = tx.all("calls", tool=None, actor=worker.id, success=None, limit=10)
+            found = tx.all("calls", tool=None, actor=worker.id, success=None, at=2**53, id="", limit=10)
         return sorted((row["tool"], row["edge"], row["error"]) for row in found)
 
     expected = [("agent_get", "mcp", "NOT_FOUND"), ("repository_list", "mcp", None)]

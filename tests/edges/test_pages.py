@@ -145,9 +145,8 @@ def test_the_open_page_shows_what_happens(live: Live, visit: Start) -> None:
     agent = call(live, "agent_register", name="ada", runtime="codex")["id"]
     expect(page.get_by_role("row", name="ada")).to_contain_text("online")
     expect(page.get_by_text("No agent is in the hall")).to_be_hidden()
-    call(live, "agent_heartbeat", agent_id=agent, status="busy", current_task_id="tk_1")
+    call(live, "agent_heartbeat", agent_id=agent, status="busy")
     expect(page.get_by_role("row", name="ada")).to_contain_text("busy")
-    expect(page.get_by_role("row", name="ada")).to_contain_text("tk_1")
     call(live, "repository_register", path="/srv/app")
     expect(page.get_by_role("row", name="/srv/app")).to_be_visible()
     expect(page.locator("#events li strong")).to_have_text(
@@ -157,6 +156,24 @@ def test_the_open_page_shows_what_happens(live: Live, visit: Start) -> None:
     expect(page.locator("#events li").nth(1)).to_contain_text("operator on ada")
     assert page.evaluate("window.same"), "the page was not loaded again"
     at.assert_clean()
+
+
+def test_the_page_shows_how_far_a_workflow_is(live: Live, visit: Start) -> None:
+    workflow = call(live, "workflow_create", name="Dark mode", source_type="prompt", source_content="x")["id"]
+    page = visit(live).sign_in()
+    row = page.get_by_role("row", name="Dark mode")
+    expect(row).to_contain_text("planning")
+    tasks = [{"name": name, "description": "x", "sequence": 1} for name in ("one", "two")]
+    call(live, "workflow_set_plan", id=workflow, plan={"summary": "s", "approach": "a", "tasks": tasks})
+    task = call(live, "task_list", workflow_id=workflow)["tasks"][0]["id"]
+    agent = call(live, "agent_register", name="ada", runtime="codex")["id"]
+    call(live, "task_claim", task_id=task, agent_id=agent)
+    expect(page.get_by_role("row", name="ada")).to_contain_text(task)
+    call(live, "task_update_status", id=task, status="in_progress")
+    call(live, "task_update_status", id=task, status="completed", outcome="done")
+    expect(row).to_contain_text("in progress")
+    expect(row).to_contain_text("1 of 2")
+    expect(page.get_by_role("progressbar", name="Dark mode: tasks finished")).to_have_js_property("position", 0.5)
 
 
 def test_the_page_is_told_what_happens_and_finds_a_hub_again(serve: Callable[..., Live], visit: Start) -> None:
@@ -291,5 +308,6 @@ def test_the_rest_page_lists_every_tool(live: Live, visit: Start) -> None:
     at.page.goto(f"{live.url}/api/docs")
     paths = [f"/api/v1/{'/'.join(tool.command)}" for tool in live.hub.registry.tools]
     expect(at.page.locator("summary code")).to_have_text(paths)
-    expect(at.page.locator("summary .method").first).to_have_text("POST")
+    methods = ["POST" if tool.changes else "GET" for tool in live.hub.registry.tools]
+    expect(at.page.locator("summary .method")).to_have_text(methods)
     at.assert_clean()

@@ -1,22 +1,34 @@
 """The ways into a hub, each as a function from a tool and its arguments to the body that comes back."""
 
+import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 from mcp.shared.inbound import encode_header_value
 
+from crewhall.edges import cli
+from crewhall.errors import every_failure
 from tests.conftest import Live
 
 MODERN = "2026-07-28"
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 META = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
 CREWHALL = str(Path(sys.executable).with_name("crewhall"))
+# One client for all, as in wire.py: making one reads every certificate of the machine.
+http = httpx2.Client(
+    limits=httpx2.Limits(max_keepalive_connections=0),
+    cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+    timeout=60,
+)
 
 
 def mcp(live: Live, version: str, method: str, params: dict[str, Any], **headers: str) -> dict[str, Any]:
@@ -29,7 +41,7 @@ def mcp(live: Live, version: str, method: str, params: dict[str, Any], **headers
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     # Sent as ASCII, with \u escapes, so that hostile text travels as JSON has it.
     headers["Content-Type"] = "application/json"
-    answer = httpx2.post(f"{live.url}/mcp", content=json.dumps(message), headers=headers, timeout=60)
+    answer = http.post(f"{live.url}/mcp", content=json.dumps(message), headers=headers)
     return _message(answer)
 
 
@@ -64,7 +76,7 @@ def by_rest(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dic
     noun, verb = live.hub.registry.find(tool).command
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     url = f"{live.url}/api/v1/{noun}/{verb}"
-    answer = httpx2.post(url, content=json.dumps(arguments), headers=headers, timeout=60)
+    answer = http.post(url, content=json.dumps(arguments), headers=headers)
     body: dict[str, Any] = answer.json()
     assert (answer.status_code == 200) == ("code" not in body)
     return body
@@ -74,22 +86,71 @@ def by_get(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict
     noun, verb = live.hub.registry.find(tool).command
     query = {name: value if isinstance(value, str) else json.dumps(value) for name, value in arguments.items()}
     headers = {"Authorization": f"Bearer {token}"}
-    body: dict[str, Any] = httpx2.get(f"{live.url}/api/v1/{noun}/{verb}", params=query, headers=headers).json()
+    body: dict[str, Any] = http.get(f"{live.url}/api/v1/{noun}/{verb}", params=query, headers=headers).json()
     return body
 
 
 def by_cli(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict[str, Any]:
     """The command line as a process of its own, asking the running hub."""
-    home = live.hub.settings.home
-    (home / f"hub-{os.getpid()}.json").write_text(json.dumps({"url": live.url, "pid": os.getpid()}))
+    home = announce(live)
     words = [CREWHALL, "--home", str(home), "--json", *live.hub.registry.find(tool).command, "--input", "-"]
     environment = {"CREWHALL_TOKEN": token, "PATH": "/usr/bin:/bin"}
     done = subprocess.run(
         words, check=False, input=json.dumps(arguments), env=environment, capture_output=True, text=True, timeout=60
     )
     body: dict[str, Any] = json.loads(done.stdout)
-    assert (done.returncode == 0) == ("code" not in body), done.stderr
+    assert done.returncode == exit_code(body), done.stderr
     return body
+
+
+def announce(live: Live) -> Path:
+    """The hall's home, where a command now finds the hub of the test's own process."""
+    home = live.hub.settings.home
+    (home / f"hub-{os.getpid()}.json").write_text(json.dumps({"url": live.url, "pid": os.getpid()}))
+    return home
+
+
+def by_words(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict[str, Any]:
+    """The command line in the test's own process, with each argument in words; it asks the running hub."""
+    return _by_command(live, tool, in_words(arguments), token)
+
+
+def by_input(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict[str, Any]:
+    """The same with all arguments as JSON, which says what words cannot: a number where a text belongs."""
+    return _by_command(live, tool, [f"--input={json.dumps(arguments)}"], token)
+
+
+def _by_command(live: Live, tool: str, words: list[str], token: str) -> dict[str, Any]:
+    whole = ["--home", str(announce(live)), "--json", *live.hub.registry.find(tool).command, *words]
+    code, out = run_here(whole, CREWHALL_TOKEN=token)
+    body: dict[str, Any] = json.loads(out)
+    assert code == exit_code(body), (code, body)
+    return body
+
+
+def exit_code(body: dict[str, Any]) -> int:
+    """What a command ends with that has this answer: one that was given nothing, such as a claim, must not go on."""
+    return EXIT_CODES[body["code"]] if "code" in body else 5 if body.get("success") is False else 0
+
+
+EXIT_CODES = {failure.code: failure.exit_code for failure in every_failure()}
+
+
+def in_words(arguments: dict[str, Any]) -> list[str]:
+    """`--name=value` for each argument; an object where a text may stand too can only be said by --input."""
+    whole = {name: value for name, value in arguments.items() if name == "body" and isinstance(value, dict)}
+    rest = {name: value for name, value in arguments.items() if name not in whole}
+    words = [f"--{name.replace('_', '-')}={v if isinstance(v, str) else json.dumps(v)}" for name, v in rest.items()]
+    return [*words, f"--input={json.dumps(whole)}"] if whole else words
+
+
+def run_here(words: list[str], **environment: str) -> tuple[int, str]:
+    """A command's exit code and output, without a process of its own."""
+    out = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        return cli.run(words), out.getvalue()
 
 
 Way = Callable[[Live, str, dict[str, Any], str], dict[str, Any]]

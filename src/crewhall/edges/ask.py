@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from crewhall.config import Settings
+from crewhall.edges.meeting import directory
 from crewhall.edges.notices import CONNECT_SECONDS, running_hubs
 from crewhall.errors import Unauthorized, Unavailable
 
@@ -21,6 +22,7 @@ class Hall:
         self.urls = running_hubs(settings)
         self.url = self.urls[0] if self.urls else None
         # An empty CREWHALL_TOKEN is a wrong token, never none: a script's unset variable must not make an operator.
+        self._directory = directory()
         self._token = os.environ.get("CREWHALL_TOKEN", _operator_token(settings.home))
 
     def tools(self) -> list[dict[str, Any]]:
@@ -41,7 +43,7 @@ class Hall:
             return body, status == 200
         from crewhall.edges.local import call_here
 
-        return call_here(self.settings, tool["name"], arguments, os.environ.get("CREWHALL_TOKEN"))
+        return call_here(self.settings, tool["name"], arguments, os.environ.get("CREWHALL_TOKEN"), self._directory)
 
     def ask(self, method: str, path: str, arguments: Mapping[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
         """The hub's HTTP status and body. Raises Unavailable when it breaks off."""
@@ -49,6 +51,8 @@ class Hall:
         place = urllib.parse.urlsplit(self.url)
         connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=CONNECT_SECONDS)
         headers = {"Content-Type": "application/json"}
+        if self._directory is not None:
+            headers["X-Crewhall-Directory"] = urllib.parse.quote(self._directory)
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         try:

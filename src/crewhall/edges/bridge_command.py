@@ -6,7 +6,7 @@ import sys
 
 from crewhall import __version__
 from crewhall.edges.bridge import Bridge
-from crewhall.edges.meeting import VARIABLES
+from crewhall.edges.meeting import VARIABLES, directory
 from crewhall.edges.ways import Broken, NewHub, OwnHub, Way
 from crewhall.errors import InvalidInput
 
@@ -61,17 +61,11 @@ def _has_streams() -> bool:
     return True
 
 
-def _directory() -> str | None:
-    try:
-        return os.getcwd()
-    except OSError:
-        return None  # somebody has removed it
-
-
 def _serve(options: dict[str, str]) -> None:
     hello = {
         "crewhall": __version__,
-        "directory": _directory(),
+        "bridge": f"br_{os.urandom(8).hex()}",
+        "directory": directory(),
         "token": os.environ.get("CREWHALL_TOKEN"),
         "families": options.get("--families", ""),
         "profile": options.get("--profile"),

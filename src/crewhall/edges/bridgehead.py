@@ -8,6 +8,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -17,14 +18,15 @@ from crewhall.app import Origin
 from crewhall.edges.caller import Caller, caller
 from crewhall.edges.conversation import Conversation
 from crewhall.edges.mcp import McpEdge
-from crewhall.edges.meeting import BYE, LEAVING, VARIABLES, Meeting, is_own, version_of
+from crewhall.edges.meeting import BYE, LEAVING, VARIABLES, Meeting, directory_told, is_own, version_of
 from crewhall.errors import Failure, Forbidden, InvalidInput
-from crewhall.identity import Credentials
+from crewhall.identity import Credentials, new_id
 
 log = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
 LOOK_SECONDS = 1.0
 SPARE_BYTES = 64 * 1024
+BRIDGE_NAME = re.compile(r"br_[0-9a-z]{1,40}")  # one that any database can hold
 
 
 class Bridgehead:
@@ -81,7 +83,8 @@ class Bridgehead:
                 self._bridges[task] = carrier
                 if self._is_leaving:
                     carrier.leave()
-                await carrier.run()
+                with self.edge.door.hub.presence.of(carrier.bridge):
+                    await carrier.run()
         except (OSError, EOFError, asyncio.CancelledError):
             log.debug("a bridge went away")
         finally:
@@ -140,6 +143,7 @@ class Carrier:
         self._edge = edge
         self._reader, self._writer = reader, writer
         self._hello: dict[str, Any] = {}
+        self.bridge = new_id("br")  # what it is called, unless it has a name of its own that outlives this hub
         self._talk = Conversation(edge, self._caller, self.say)
 
     async def read_hello(self) -> dict[str, Any]:
@@ -152,6 +156,8 @@ class Carrier:
         except (ValueError, KeyError, TypeError, AssertionError, RecursionError):
             raise InvalidInput("this is no bridge's hello", hint="Connect with `crewhall mcp`.") from None
         self._hello = hello
+        if BRIDGE_NAME.fullmatch(str(hello.get("bridge"))):
+            self.bridge = hello["bridge"]
         return self._hello
 
     async def run(self) -> None:
@@ -191,7 +197,8 @@ class Carrier:
         is_local = token is None and hub.settings["auth.local_without_token"]
         actor = await self._edge.door.actor(Credentials(token=None if token is None else str(token), is_local=is_local))
         variables = told.get("variables") or {}
-        origin = Origin(told.get("directory"), {name: str(variables[name]) for name in VARIABLES if name in variables})
+        given = {name: str(variables[name]) for name in VARIABLES if name in variables}
+        origin = Origin(directory_told(told.get("directory")), self.bridge, given)
         return caller(
             self._edge.registry,
             actor,

@@ -20,7 +20,7 @@ from crewhall.edges import show
 from crewhall.edges.ask import Hall
 from crewhall.edges.notices import running_hubs
 from crewhall.edges.words import arguments_of
-from crewhall.errors import Failure, InvalidInput, NotFound, Unavailable, every_failure
+from crewhall.errors import Conflict, Failure, InvalidInput, NotFound, Unavailable, every_failure
 
 USAGE = """\
 usage: crewhall [--home DIR] [--json] [--debug] <command> …
@@ -33,6 +33,7 @@ usage: crewhall [--home DIR] [--json] [--debug] <command> …
   backup FILE                    a copy of the hall, while it runs
   restore FILE [--replace]       put a backup's content into this hall
   doctor                         look for what is wrong, and how to mend it
+  selftest [--writers N] …       N writers (8) at once on a throw-away copy, --each times (50): is anything lost?
 
   <noun> <verb> …                any tool; `crewhall <noun>` lists the verbs, `--help` after one explains it
 """
@@ -144,7 +145,8 @@ def tool_command(hall: Hall, flags: dict[str, str], rest: list[str], asks_help: 
     body, succeeded = hall.call(tool, arguments_of(tool, rest[2:]))
     if not succeeded:
         return tell(body, flags)
-    return say(json.dumps(body, ensure_ascii=False) if "--json" in flags else show.result(body))
+    say(json.dumps(body, ensure_ascii=False) if "--json" in flags else show.result(body))
+    return Conflict.exit_code if body.get("success") is False else 0  # `task claim … && work` must not go on
 
 
 # Commands about the hall itself
@@ -246,6 +248,19 @@ def doctor_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: 
     return 1 if any(finding["state"] == "wrong" for finding in findings) else 0
 
 
+def selftest_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
+    options = options_of(rest, {"--writers": "writers", "--each": "each"})
+    settings = from_environment(settings_flags)
+    from crewhall.edges.local import refuse_agents
+    from crewhall.edges.selftest import measure, numbers, shown
+
+    chosen = numbers(options)
+    refuse_agents(settings, "selftest", os.environ.get("CREWHALL_TOKEN"))
+    found = measure(settings, *chosen, lambda line: sys.stderr.write(f"{line}\n"))
+    say(json.dumps(found) if "--json" in flags else shown(found))
+    return 0 if found["passed"] else 1
+
+
 def options_of(rest: list[str], known: Mapping[str, str]) -> dict[str, Any]:
     """`--name value` words as settings. Raises InvalidInput for any other word."""
     found: dict[str, Any] = {}
@@ -277,4 +292,5 @@ OWN: dict[str, Callable[[dict[str, Any], dict[str, str], list[str]], int]] = {
     "backup": backup_command,
     "restore": restore_command,
     "doctor": doctor_command,
+    "selftest": selftest_command,
 }

@@ -5,10 +5,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NoReturn
 
-from crewhall.app import Hub
+from crewhall.app import Hub, Origin
 from crewhall.config import Settings
 from crewhall.edges import door, logs
 from crewhall.edges.live import PAGE, WAIT_SECONDS, newest_event
+from crewhall.edges.meeting import directory_told
 from crewhall.edges.pages import make_link
 from crewhall.edges.rest import described
 from crewhall.edges.serve import hub_facts, up
@@ -33,11 +34,11 @@ def serve_here(settings: Settings, say: Callable[[str], object], lock: int | Non
 
 
 def call_here(
-    settings: Settings, name: str, arguments: Mapping[str, Any], token: str | None
+    settings: Settings, name: str, arguments: Mapping[str, Any], token: str | None, directory: str | None = None
 ) -> tuple[dict[str, Any], bool]:
     with closing(Hub(settings, registry())) as hub:
         actor = OPERATOR if token is None else hub.identify(Credentials(token=token))
-        answer = door.call(hub, name, arguments, actor, edge="cli")
+        answer = door.call(hub, name, arguments, actor, edge="cli", origin=Origin(directory_told(directory)))
     return answer.body, answer.failure is None
 
 

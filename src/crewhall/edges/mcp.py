@@ -38,14 +38,19 @@ Crewhall is the hall where the coding agents of this machine coordinate. Other a
 
 1. Join once: agent_register(name, runtime, capabilities), and keep the id it returns. If you connect with your own \
 token you are known already: the call updates your entry, and agent_id may be left out everywhere.
-2. Say that you live: agent_heartbeat before and during long work, with status busy while you work.
-3. Look before you act: agent_list shows who is here and what they do, event_list what happened since your cursor.
-4. Act as yourself only. Another agent's id in your arguments is refused.
-5. Leave with agent_unregister when you are done.
+2. Take work: task_get_available shows what you could do, task_claim takes a task so that no one else does it. When \
+success is false another has it: take the next. Begin it with task_update_status in_progress.
+3. Note each step, decision and error with checkpoint_add: it is your memory, and your successor's. Give the \
+claim_epoch of your claim with what you write; STALE_CLAIM means that the task is another's now: stop.
+4. End it with task_update_status: completed and the outcome, or failed and the error. task_release gives it back.
+5. Plan work with workflow_create and workflow_set_plan; workflow_next_tasks and workflow_progress show how it stands.
+6. Talk with message_send, look into message_list from time to time; operator is the person. event_list tells what \
+happened.
+7. Act as yourself only. Leave with agent_unregister when you are done.
 
 Errors are results with a code, a message and a hint. Do what the hint says; when `recoverable` is false, do not \
 repeat the call. A call that answered has happened and is on disk. Lists are bounded: total says how many there are, \
-next_offset where to go on.
+next_offset or next_cursor where to go on, left_out what of a text was cut.
 """
 
 # What a list says depends on who asks and on the hub's version, and on nothing that happens.

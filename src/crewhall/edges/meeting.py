@@ -31,6 +31,7 @@ INTERNAL_ERROR = -32603
 LEAVING = b"!leaving"
 BYE = b"!bye"
 # What the seeds' clients put into their server's environment; it counts for that client's calls alone.
+PATH_LETTERS = 4096
 VARIABLES = ("GITHUB_TOKEN", "GITEA_URL", "GITEA_TOKEN", "CLAUDEOPS_TIER", "CLAUDEOPS_DRY_RUN")
 SOCKET_PATH_BYTES = 100  # the kernel's limit is 107 on Linux, 103 on macOS
 
@@ -132,3 +133,22 @@ def refusal(id: Any, method: str, failure: Failure, tool_name: str | None = None
 def version_of(text: str) -> tuple[int, ...]:
     """A version as numbers that can be compared: `1.10.0` is newer than `1.9.2`."""
     return tuple(int(part) for part in re.findall(r"\d+", text)[:4])
+
+
+def directory() -> str | None:
+    """Where this process is; None when somebody has removed it."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
+def directory_told(said: object) -> str | None:
+    """The directory that a client says it is in, or None for what cannot be one."""
+    if not isinstance(said, str) or not said.startswith("/") or len(said) > PATH_LETTERS or "\0" in said:
+        return None
+    try:
+        said.encode()
+    except UnicodeEncodeError:
+        return None  # a name that is not UTF-8, which no text in the hall can hold
+    return said

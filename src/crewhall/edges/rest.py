@@ -9,14 +9,17 @@ import asyncio
 import json
 from collections.abc import Coroutine
 from typing import Any
+from urllib.parse import unquote
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from crewhall import __version__
+from crewhall.app import Origin
 from crewhall.edges.door import Answer, Door
 from crewhall.edges.guard import credentials, refusal
+from crewhall.edges.meeting import directory_told
 from crewhall.edges.words import typed
 from crewhall.errors import Failure, InvalidInput, NotFound, every_failure
 from crewhall.tool import Registry, Tool
@@ -57,8 +60,15 @@ class RestEdge:
             arguments = await _arguments(tool, request)
         except Failure as failure:
             return refusal(failure, tool.name)
-        answer = await while_listening(request, self.door.answer(tool.name, arguments, actor, "rest"))
+        answer = await while_listening(
+            request, self.door.answer(tool.name, arguments, actor, "rest", origin=_origin(request))
+        )
         return JSONResponse(answer.body, answer.failure.status if answer.failure else 200)
+
+
+def _origin(request: Request) -> Origin:
+    """Where the client says that it is; the command line does."""
+    return Origin(directory_told(unquote(request.headers.get("x-crewhall-directory", ""))))
 
 
 async def while_listening(request: Request, coming: Coroutine[Any, Any, Answer]) -> Answer:

@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from crewhall.app import CHORE_SECONDS, Hub
+from crewhall.app import Hub
 from crewhall.edges.bridgehead import Bridgehead
 from crewhall.edges.door import Door
 from crewhall.edges.listen import Listening
@@ -71,5 +71,5 @@ class Running:
             try:
                 await self.door.thread(self.hub.do_chores)
             except Exception:
-                log.exception("a chore failed")
-            await asyncio.sleep(CHORE_SECONDS)
+                log.exception("no chore could be done")
+            await asyncio.sleep(self.hub.tick_seconds)

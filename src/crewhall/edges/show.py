@@ -13,7 +13,7 @@ def result(body: Mapping[str, Any]) -> str:
     """A tool's body: its list as a table, its other facts below."""
     tables = [(key, value) for key, value in body.items() if isinstance(value, list) and value and _is_rows(value)]
     plain = {key: value for key, value in body.items() if key not in dict(tables)}
-    parts = [table(rows) for _, rows in tables]
+    parts = [(f"{key.replace('_', ' ')}:\n" if len(tables) > 1 else "") + table(rows) for key, rows in tables]
     if plain:
         parts.append(facts(plain))
     return "\n\n".join(parts)
@@ -65,6 +65,8 @@ def _text(name: str, value: Any) -> str:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value / 1000))
     if isinstance(value, list) and not (value and _is_rows(value)):
         value = ", ".join(str(item) for item in value) or "-"
+    if isinstance(value, dict) and value and all(isinstance(one, int) for one in value.values()):
+        value = ", ".join(f"{key} {one}" for key, one in value.items())
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 
@@ -107,20 +109,39 @@ def usage(tool: Mapping[str, Any]) -> str:
 
 
 def _option(name: str, schema: Mapping[str, Any]) -> str:
-    kind = " or ".join(_kind(option) for option in schema.get("anyOf", [schema]))
+    kinds = [_kind(option) for option in schema.get("anyOf", [schema])]
+    kind = " or ".join(one.removesuffix(", or @FILE") if "text" in kinds else one for one in kinds)
     notes = [
         kind,
         schema.get("description", ""),
-        f"default {schema['default']}" if "default" in schema else "",
+        f"default {_default(schema['default'])}" if "default" in schema else "",
     ]
     return f"  --{name.replace('_', '-').ljust(18)} {'; '.join(note.rstrip('.') for note in notes if note)}"
+
+
+def _default(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return " | ".join(str(word) for word in schema["enum"])
-    if schema.get("type") == "array":
+    if schema.get("type") == "array" and schema["items"].get("type") != "object":
         return f"{_kind(schema['items'])}, more than once or with commas"
-    return {"string": "text", "integer": "number", "object": "JSON object"}.get(
-        schema.get("type", ""), str(schema.get("type"))
-    )
+    if schema.get("type") in ("array", "object"):
+        return f"JSON {_shape(schema)}, or @FILE"
+    return {"string": "text", "integer": "number"}.get(schema.get("type", ""), str(schema.get("type")))
+
+
+def _shape(schema: Mapping[str, Any]) -> str:
+    """What an object holds, by name; what may be left out has a question mark."""
+    if schema.get("type") == "array":
+        return f"[{_shape(schema['items'])}]"
+    required = schema.get("required", [])
+    parts = [
+        name
+        + ("" if name in required else "?")
+        + (f": {inner}" if (inner := _shape(one)).startswith(("{", "[{")) else "")
+        for name, one in schema.get("properties", {}).items()
+    ]
+    return f"{{{', '.join(parts)}}}" if parts else "object"

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from crewhall.edges.show import usage
@@ -58,8 +59,8 @@ def arguments_of(tool: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
     """A tool's arguments from the command line.
 
     `--some-name value` gives some_name, more than once for a list; words without a name fill the required
-    arguments in their order, then the acting agent's; `--input JSON` (or `-` for stdin) gives all at once. The door
-    judges what comes of it.
+    arguments in their order, then the acting agent's; `--input JSON` (or `-` for stdin) gives all at once. `@FILE` in
+    the place of an object is what the file holds. The door judges what comes of it.
     """
     schema = tool["input_schema"]
     texts: dict[str, list[str]] = {}
@@ -83,7 +84,29 @@ def arguments_of(tool: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
             texts.setdefault(name, []).append(value)
             free = [other for other in free if other != name]
     properties = schema["properties"]
-    return given | {name: typed(properties.get(name, {"type": "string"}), values) for name, values in texts.items()}
+    return given | {name: _typed(properties.get(name, {"type": "string"}), values) for name, values in texts.items()}
+
+
+def _typed(schema: dict[str, Any], texts: list[str]) -> Any:
+    """As `typed`, with objects as JSON or from files. Raises InvalidInput for what is neither."""
+    kinds = _kinds(schema)
+    items = _option(schema, "array").get("items", {}) if "array" in kinds else {}
+    if len(texts) > 1 or not ("object" in kinds or items.get("type") == "object"):
+        return typed(schema, texts)
+    if "string" in kinds:
+        value = _json(texts[0])
+        return value if isinstance(value, dict) else texts[0]
+    value = _from_file(texts[0][1:]) if texts[0].startswith("@") else _json(texts[0])
+    if isinstance(value, str):
+        raise InvalidInput(f"'{texts[0][:60]}' is no JSON", hint="Give JSON in quotes, or @FILE for what a file holds.")
+    return [value] if items and isinstance(value, dict) else value
+
+
+def _from_file(name: str) -> Any:
+    try:
+        return json.loads(Path(name).read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"{name} cannot be read as JSON: {error}", hint="Name a file of JSON.") from None
 
 
 def _value(schema: Mapping[str, Any], name: str, waiting: list[str]) -> str:

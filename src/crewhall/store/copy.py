@@ -69,11 +69,17 @@ def _opened(working: Path, source: Path) -> SqliteStore:
         kept = SqliteStore(working, Queries([]))
     except Unavailable as failure:
         raise _no_backup(source, failure.message.replace(str(working), "it")) from None
-    damage = kept.check() or (None if "migration" in kept.tables() else "it holds no hall")
+    damage = kept.check() or (None if "migration" in kept.tables() else "it holds no hall") or _loose_end(kept)
     if damage:
         kept.close()
         raise _no_backup(source, damage)
     return kept
+
+
+def _loose_end(kept: SqliteStore) -> str | None:
+    with kept.read() as tx:
+        row = tx.one("foreign_key_check")
+    return None if row is None else f"a row of {row['table']} refers to a row of {row['parent']} that is not in it"
 
 
 def _no_backup(source: Path, reason: str) -> InvalidInput:
@@ -90,6 +96,7 @@ def _copy(source: Store, target: Store) -> int:
     tables = [name for name in source.tables() if name in ours]
     source.texts |= {f"all of {table}": f"SELECT * FROM {table}" for table in tables}  # noqa: S608
     with source.read() as tx, target.reshape() as (put, execute):
+        put.run("foreign_keys_defer")  # tables refer to each other, and a row perhaps to one of its own table
         # A follower's cursor from before a restore must stay in the past.
         counted = max(put.value("event_newest"), int(put.value("hall_get", key=PRUNED) or 0))
         for table in tables:

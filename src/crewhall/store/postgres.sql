@@ -16,6 +16,10 @@ SELECT setval(pg_get_serial_sequence('event', 'seq'), 1 + GREATEST(CAST(:least A
          COALESCE((SELECT max(seq) FROM event), 0),
          COALESCE((SELECT CAST(value AS bigint) FROM hall WHERE key = 'events_pruned_through'), 0)), false);
 
+-- name: foreign_keys_defer
+-- Look only at the commit whether every row that is referred to is there.
+SET CONSTRAINTS ALL DEFERRED;
+
 -- name: schema_lock
 -- One process at a time changes the schema.
 SELECT pg_advisory_xact_lock(7264001);

@@ -14,6 +14,15 @@ SELECT seq, at, actor, what, subject, before_status, after_status, tool, data
  ORDER BY seq
  LIMIT :limit;
 
+-- name: events_count
+-- How many events there are after a cursor, perhaps of one topic, subject or actor.
+SELECT count(*) AS total
+  FROM event
+ WHERE seq > :after
+   AND (CAST(:topic AS text) IS NULL OR what = :topic OR substr(what, 1, length(:topic) + 1) = :topic || '.')
+   AND (CAST(:subject AS text) IS NULL OR subject = :subject)
+   AND (CAST(:actor AS text) IS NULL OR actor = :actor);
+
 -- name: event_newest
 -- The newest event's number, 0 when there is none.
 SELECT COALESCE(max(seq), 0) AS seq FROM event;

@@ -17,6 +17,14 @@ SELECT (SELECT rowid FROM sqlite_sequence WHERE name = 'event'), 'event',
        max(:least, COALESCE((SELECT max(seq) FROM event), 0),
            COALESCE((SELECT CAST(value AS integer) FROM hall WHERE key = 'events_pruned_through'), 0));
 
+-- name: foreign_keys_defer
+-- Look only at the commit whether every row that is referred to is there.
+PRAGMA defer_foreign_keys = ON;
+
+-- name: foreign_key_check
+-- The tables with rows that refer to what is not there.
+PRAGMA foreign_key_check;
+
 -- name: quick_check
 -- The word ok, or what is damaged.
 PRAGMA quick_check(1);

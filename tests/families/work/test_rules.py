@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from crewhall.errors import InvalidInput, LimitExceeded
 from crewhall.families.work.model import Repository
 from crewhall.families.work.rules import (
-    LIST_BYTES,
-    cargo,
+    METADATA_BYTES,
     page,
     refuse_more_agents,
     repository_path,
     status_after_beat,
 )
+from crewhall.families.work.texts import LIST_BYTES, stored
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ def test_the_hall_is_full_at_its_limit_and_not_before() -> None:
 
 
 def test_cargo_counts_bytes_not_letters() -> None:
-    cargo("metadata", {"t": "é" * 7_000})
-    with pytest.raises(InvalidInput):
-        cargo("metadata", {"t": "é" * 8_000})
+    stored("metadata", {"t": "é" * 7_000}, METADATA_BYTES)
+    with pytest.raises(InvalidInput, match=f"{METADATA_BYTES} are allowed"):
+        stored("metadata", {"t": "é" * 8_000}, METADATA_BYTES)
 
 
 @given(st.lists(st.integers(1, 4000), max_size=40), st.integers(0, 40))

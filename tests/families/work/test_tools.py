@@ -19,6 +19,15 @@ def register(operator: Ask, name: str = "ada", **more: Any) -> str:
     return found
 
 
+def plan_task(operator: Ask) -> str:
+    """A task that is there, to be at."""
+    workflow = operator("workflow_create", name="w", source_type="prompt", source_content="do it")["id"]
+    tasks = [{"name": "a", "description": "do a", "sequence": 1}]
+    operator("workflow_set_plan", id=workflow, plan={"summary": "s", "approach": "a", "tasks": tasks})
+    found: str = operator("task_list", workflow_id=workflow)["tasks"][0]["id"]
+    return found
+
+
 def events(operator: Ask, **more: Any) -> list[tuple[str, str | None, str | None]]:
     found = operator("event_list", **more)["events"]
     return [(event["what"], event["before_status"], event["after_status"]) for event in found]
@@ -40,8 +49,10 @@ def test_an_agent_registers_with_the_seeds_fields(operator: Ask, clock: Clock) -
         "current_task_id": None,
         "metadata": {"a": [1, "é"]},
         "last_heartbeat_at": None,
+        "lease_expires_at": clock.now + 1_800_000,
         "created_at": clock.now,
         "updated_at": clock.now,
+        "left_out": None,
     }
 
 
@@ -53,12 +64,12 @@ def test_a_heartbeat_says_when_the_next_is_due_and_keeps_the_time(operator: Ask,
 
 
 def test_a_heartbeat_writes_an_event_only_when_the_status_changes(operator: Ask) -> None:
-    agent = register(operator)
+    agent, task = register(operator), plan_task(operator)
     operator("agent_heartbeat", agent_id=agent)
-    operator("agent_heartbeat", agent_id=agent, status="busy", current_task_id="tk_1")
+    operator("agent_heartbeat", agent_id=agent, status="busy", current_task_id=task)
     operator("agent_heartbeat", agent_id=agent)
     assert operator("agent_get", id=agent)["status"] == "busy"
-    assert operator("agent_get", id=agent)["current_task_id"] == "tk_1"
+    assert operator("agent_get", id=agent)["current_task_id"] == task
     assert events(operator, subject=agent, after=1) == [("agent.updated", "online", "busy")]
 
 
@@ -78,14 +89,23 @@ def test_unregistering_twice_is_one_event(operator: Ask) -> None:
 
 
 def test_an_update_keeps_what_is_left_out_and_null_clears_the_task(operator: Ask) -> None:
-    agent = register(operator, workspace_path="/w", metadata={"k": 1})
-    operator("agent_update", id=agent, current_task_id="tk_9", status="busy")
+    agent, task = register(operator, workspace_path="/w", metadata={"k": 1}), plan_task(operator)
+    operator("agent_update", id=agent, current_task_id=task, status="busy")
     operator("agent_update", id=agent, metadata={"k": 2})
     kept = operator("agent_get", id=agent)
-    assert (kept["current_task_id"], kept["status"], kept["workspace_path"]) == ("tk_9", "busy", "/w")
+    assert (kept["current_task_id"], kept["status"], kept["workspace_path"]) == (task, "busy", "/w")
     assert kept["metadata"] == {"k": 2}
     operator("agent_update", id=agent, current_task_id=None)
     assert operator("agent_get", id=agent)["current_task_id"] is None
+
+
+@pytest.mark.parametrize(("tool", "who"), [("agent_heartbeat", "agent_id"), ("agent_update", "id")])
+def test_an_agent_cannot_be_at_a_task_that_is_not_there(operator: Ask, tool: str, who: str) -> None:
+    agent = register(operator)
+    before = operator("agent_get", id=agent)
+    with pytest.raises(NotFound, match="there is no task 'tk_9'"):
+        operator(tool, **{who: agent}, current_task_id="tk_9", status="busy")
+    assert operator("agent_get", id=agent) == before
 
 
 def test_agents_are_listed_by_status_role_and_runtime(operator: Ask, clock: Clock) -> None:
@@ -198,9 +218,9 @@ def test_no_token_is_in_the_database_or_the_events(hub: Hub, operator: Ask) -> N
     ada = Agent(hub)
     ada.call("agent_heartbeat")
     hub.calls.close()
-    hub.store.texts["everything"] = "SELECT * FROM token"
+    hub.store.texts |= {"everything": "SELECT * FROM token", "every call": "SELECT * FROM call_log"}
     with hub.store.read() as tx:
-        kept = json.dumps([tx.all("everything"), tx.all("calls", tool=None, actor=None, success=None, limit=100)])
+        kept = json.dumps([tx.all("everything"), tx.all("every call")])
     assert ada.token not in kept + json.dumps(operator("event_list"))
     assert len(ada.token) > 40
 
@@ -243,7 +263,12 @@ def test_events_are_read_from_a_cursor_and_by_topic(hub: Hub, operator: Ask) -> 
     rest = operator("event_list", after=first["cursor"])
     assert [event["what"] for event in rest["events"]] == ["agent.updated", "repository.registered"]
     assert rest["events"][0]["actor"] == ada.id and rest["events"][0]["tool"] == "agent_heartbeat"
-    assert operator("event_list", after=rest["cursor"]) == {"events": [], "cursor": rest["cursor"], "newest": 3}
+    assert operator("event_list", after=rest["cursor"]) == {
+        "events": [],
+        "total": 0,
+        "cursor": rest["cursor"],
+        "newest": 3,
+    }
     assert [event["seq"] for event in operator("event_list", topic="agent")["events"]] == [1, 2]
     assert [event["seq"] for event in operator("event_list", topic="agent.updated")["events"]] == [2]
     assert operator("event_list", topic="age")["events"] == []
@@ -299,3 +324,19 @@ def test_a_token_for_an_agent_that_is_there_changes_nothing_about_it(operator: A
     made = operator("agent_token_create", name="eve", role="coordinator", type="planning", runtime="gemini")
     eve = operator("agent_get", id=made["agent_id"])
     assert (eve["role"], eve["type"], eve["runtime"]) == ("coordinator", "planning", "gemini")
+
+
+def test_calls_are_told_page_by_page(hub: Hub, operator: Ask, clock: Clock) -> None:
+    for number in range(23):
+        operator("repository_register", path=f"/{number}")
+        clock.advance(number % 2)  # some in the same moment
+    eventually(lambda: operator("call_list", tool="repository_register")["total"] == 23)
+    seen: list[str] = []
+    page: dict[str, Any] = {"next_cursor": None}
+    while not seen or page["next_cursor"]:
+        more = {"cursor": page["next_cursor"]} if page["next_cursor"] else {}
+        page = operator("call_list", tool="repository_register", limit=5, **more)
+        seen += [one["id"] for one in page["calls"]]
+    assert len(seen) == len(set(seen)) == 23
+    with pytest.raises(InvalidInput, match="is no cursor"):
+        operator("call_list", cursor="x:y")

@@ -2,6 +2,7 @@
 const AGAIN_MS = 1500;
 const EVENTS_SHOWN = 60;
 const ROWS_SHOWN = 1000;
+const WORKFLOWS_SHOWN = 30; // the newest
 const ORDER = ["busy", "online", "offline"];
 const GATHER_MS = 200; // events that come this close together are one reason to fetch the tables
 const TABLES_MS = 12000; // a heartbeat that changes no status is no event
@@ -61,9 +62,19 @@ function titled(text, title) {
   return cell;
 }
 
-function status(agent) {
+function status(thing) {
   const cell = element("td");
-  cell.append(element("span", agent.status, `state ${agent.status}`));
+  cell.append(element("span", thing.status.replace("_", " "), `state ${thing.status}`));
+  return cell;
+}
+
+function finished(workflow) {
+  const cell = element("td");
+  const bar = element("progress");
+  bar.max = workflow.task_count || 1;
+  bar.value = workflow.finished_count;
+  bar.setAttribute("aria-label", `${workflow.name}: tasks finished`);
+  cell.append(bar, element("span", ` ${workflow.finished_count} of ${workflow.task_count}`, "soft"));
   return cell;
 }
 
@@ -76,14 +87,17 @@ function nameSubjects() {
 }
 
 async function showTables() {
-  const [agents, repositories] = await Promise.all([all("agent/list", "agents"), all("repository/list", "repositories")]);
+  const [agents, repositories, workflows] = await Promise.all([
+    all("agent/list", "agents"), all("repository/list", "repositories"), ask("workflow/list", { limit: WORKFLOWS_SHOWN }),
+  ]);
   agents.agents.sort((one, other) => ORDER.indexOf(one.status) - ORDER.indexOf(other.status));
   fill("agents", agents.agents, agents.total, (agent) => [
     titled(agent.name, `${agent.name}, ${agent.id}`), status(agent), agent.runtime, agent.role, agent.current_task_id, ago(agent.last_heartbeat_at),
   ]);
   at("agents-how").hidden = agents.total > 0;
-  for (const one of [...agents.agents, ...repositories.repositories]) names.set(one.id, one.name);
+  for (const one of [...agents.agents, ...repositories.repositories, ...workflows.workflows]) names.set(one.id, one.name);
   nameSubjects();
+  fill("workflows", workflows.workflows, workflows.total, (one) => [titled(one.name, `${one.name}, ${one.id}`), status(one), finished(one)]);
   fill("repositories", repositories.repositories, repositories.total, (one) => [one.name, element("td", one.path, "mono")]);
 }
 

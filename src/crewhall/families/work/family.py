@@ -2,4 +2,8 @@
 
 from crewhall.tool import Family
 
-work = Family("work", "Agents, repositories and the hall's event log.", "crewhall.families.work")
+work = Family(
+    "work",
+    "Workflows, tasks, claims, checkpoints, messages, agents, repositories and the hall's event log.",
+    "crewhall.families.work",
+)

@@ -8,10 +8,11 @@ The words of family work, and the shapes its tools return.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
-from pydantic_core import from_json
+from pydantic import AfterValidator, Field
+from pydantic_core import from_json, to_json
 
 from crewhall.declared import Acting, Suggest
+from crewhall.families.work.texts import WHOLE_BYTES, Cut, cut
 from crewhall.store.transaction import Row
 from crewhall.tool import Result
 
@@ -21,8 +22,19 @@ AgentType = Literal["planning", "coding", "review"]
 AgentStatus = Literal["online", "offline", "busy"]
 LiveStatus = Literal["online", "busy"]
 
+PATH_BYTES = 4096
+
 Name = Annotated[str, Field(min_length=1, max_length=200)]
-Path = Annotated[str, Field(min_length=1, max_length=4096)]
+
+
+def _fits(path: str) -> str:
+    """Raise ValueError for a path that no file can have; a list of paths stays short by that."""
+    if len(to_json(path)) > PATH_BYTES + 2:
+        raise ValueError(f"A path has at most {PATH_BYTES} bytes")
+    return path
+
+
+Path = Annotated[str, Field(min_length=1, max_length=PATH_BYTES), AfterValidator(_fits)]
 AgentId = Annotated[str, Suggest("agent_ids"), Field(max_length=100, description="An agent's id, ag_…")]
 TaskId = Annotated[str, Field(max_length=100, description="A task's id, tk_…")]
 Me = Annotated[
@@ -35,7 +47,9 @@ Capabilities = Annotated[
     Field(max_length=50, description="What you are good at, such as typescript, python, testing."),
 ]
 Metadata = Annotated[dict[str, Any], Field(description="Anything else worth keeping, as an object of at most 16 kB.")]
-WorkspacePath = Annotated[str, Field(max_length=4096, description="The directory you work in.")]
+WorkspacePath = Annotated[
+    str, Field(max_length=PATH_BYTES, description="The directory you work in."), AfterValidator(_fits)
+]
 Limit = Annotated[int, Field(ge=1, le=500, description="How many at the most.")]
 Offset = Annotated[int, Field(ge=0, le=1_000_000_000, description="How many to pass over.")]
 Cursor = Annotated[int, Field(ge=0, le=2**53, description="The cursor to go on from; 0 is the oldest event kept.")]
@@ -52,15 +66,17 @@ class Agent(Result):
     capabilities: list[str]
     workspace_path: str | None
     current_task_id: str | None
-    metadata: dict[str, Any]
+    metadata: dict[str, Any] | None = Field(description="Null when it is too large for this answer; see left_out.")
     last_heartbeat_at: int | None
+    lease_expires_at: int | None = Field(description="When it counts as gone unless it calls or beats before.")
     created_at: int
     updated_at: int
+    left_out: Cut | None
 
     @classmethod
-    def from_row(cls, row: Row) -> "Agent":
-        cargo = {"capabilities": from_json(row["capabilities"]), "metadata": from_json(row["metadata"])}
-        return cls(**{**row, **cargo})
+    def from_row(cls, row: Row, total: int = WHOLE_BYTES) -> "Agent":
+        told = row | {"capabilities": from_json(row["capabilities"])}
+        return cls(**cut(told, ("capabilities", "workspace_path"), ("metadata",), total=total))
 
 
 class Registered(Result):
@@ -147,9 +163,12 @@ class LoggedCall(Result):
 
 class Calls(Result):
     calls: list[LoggedCall]
+    total: int
+    next_cursor: str | None = Field(description="Give it as cursor for older ones; null when this is the end.")
 
 
 class Events(Result):
     events: list[Event]
+    total: int = Field(description="How many match after the cursor that was given.")
     cursor: int = Field(description="Give it as `after` to go on from here.")
     newest: int = Field(description="The number of the newest event in the hall.")

@@ -20,22 +20,28 @@ SELECT count(*) AS total FROM repository;
 -- name: agent_get
 -- An agent.
 SELECT id, name, runtime, role, type, status, capabilities, workspace_path, current_task_id, metadata,
-       last_heartbeat_at, created_at, updated_at
+       last_heartbeat_at, lease_until AS lease_expires_at, created_at, updated_at
   FROM agent WHERE id = :id;
 
 -- name: agent_lock
 -- An agent's changing parts, held until commit.
-SELECT id, status, current_task_id FROM agent WHERE id = :id {for_update};
+SELECT id, name, status, current_task_id, last_heartbeat_at, lease_until, has_left
+  FROM agent WHERE id = :id {for_update};
 
 -- name: agent_insert
 -- A new agent.
-INSERT INTO agent (id, name, runtime, role, type, status, capabilities, workspace_path, metadata, created_at, updated_at)
-VALUES (:id, :name, :runtime, :role, :type, :status, :capabilities, :workspace_path, :metadata, :now, :now);
+INSERT INTO agent (id, name, runtime, role, type, status, capabilities, workspace_path, metadata, lease_until, bridge,
+                   created_at, updated_at)
+VALUES (:id, :name, :runtime, :role, :type, :status, :capabilities, :workspace_path, :metadata, :until, :bridge,
+        :now, :now);
 
 -- name: agent_introduce
 -- An agent that was known by its token says who it is.
 UPDATE agent
-   SET name = :name, runtime = :runtime, status = 'online', updated_at = :now,
+   SET name = :name, runtime = :runtime,
+       status = CASE WHEN EXISTS (SELECT 1 FROM task WHERE claimed_by = agent.id) THEN 'busy' ELSE 'online' END,
+       last_heartbeat_at = NULL, lease_until = :until,
+       has_left = 0, bridge = COALESCE(CAST(:bridge AS text), bridge), updated_at = :now,
        capabilities = COALESCE(CAST(:capabilities AS text), capabilities),
        workspace_path = COALESCE(CAST(:workspace_path AS text), workspace_path),
        metadata = COALESCE(CAST(:metadata AS text), metadata)
@@ -45,14 +51,15 @@ RETURNING id, name, status, role;
 -- name: agent_beat
 -- An agent is alive.
 UPDATE agent
-   SET last_heartbeat_at = :now, status = :status, current_task_id = COALESCE(CAST(:task AS text), current_task_id),
+   SET last_heartbeat_at = :now, lease_until = :until, has_left = 0, status = :status,
+       bridge = COALESCE(CAST(:bridge AS text), bridge), current_task_id = COALESCE(CAST(:task AS text), current_task_id),
        updated_at = :now
  WHERE id = :id;
 
 -- name: agent_set
--- An agent's new status, task, place and cargo.
+-- An agent's new status, task, place and cargo; it is here, or has left.
 UPDATE agent
-   SET status = :status, current_task_id = :task, updated_at = :now,
+   SET status = :status, current_task_id = :task, lease_until = :until, has_left = :has_left, updated_at = :now,
        workspace_path = COALESCE(CAST(:workspace_path AS text), workspace_path),
        metadata = COALESCE(CAST(:metadata AS text), metadata)
  WHERE id = :id;
@@ -60,7 +67,7 @@ UPDATE agent
 -- name: agents
 -- A page of agents, the longest known first.
 SELECT id, name, runtime, role, type, status, capabilities, workspace_path, current_task_id, metadata,
-       last_heartbeat_at, created_at, updated_at
+       last_heartbeat_at, lease_until AS lease_expires_at, created_at, updated_at
   FROM agent
  WHERE (CAST(:statuses AS text) IS NULL OR status IN {each:statuses})
    AND (CAST(:role AS text) IS NULL OR role = :role)
@@ -88,13 +95,69 @@ SELECT id AS value, count(*) OVER () AS total
 
 -- name: agents_live_count
 -- How many agents are in the hall now.
-SELECT count(*) AS total FROM agent WHERE status <> 'offline';
+SELECT count(*) AS total FROM agent WHERE status IN ('online', 'busy');
 
 -- name: calls
--- The latest calls, newest first, perhaps of one tool or actor, or the failed ones alone.
+-- The latest calls before a place, newest first, perhaps of one tool or actor, or the failed ones alone.
 SELECT id, at, tool, actor, edge, success, error, duration_ms
   FROM call_log
  WHERE (CAST(:tool AS text) IS NULL OR tool = :tool)
    AND (CAST(:actor AS text) IS NULL OR actor = :actor)
    AND (CAST(:success AS integer) IS NULL OR success = :success)
+   AND (at < :at OR (at = :at AND id < :id))
  ORDER BY at DESC, id DESC LIMIT :limit;
+
+-- name: calls_count
+-- How many calls are kept, perhaps of one tool or actor, or the failed ones alone.
+SELECT count(*) AS total
+  FROM call_log
+ WHERE (CAST(:tool AS text) IS NULL OR tool = :tool)
+   AND (CAST(:actor AS text) IS NULL OR actor = :actor)
+   AND (CAST(:success AS integer) IS NULL OR success = :success);
+
+-- name: agent_busy
+-- An agent is at a task.
+UPDATE agent SET status = 'busy', current_task_id = :task, lease_until = :until, has_left = 0, updated_at = :now
+ WHERE id = :id;
+
+-- name: agent_turn
+-- An agent turns to another task, or to none.
+UPDATE agent SET status = :status, current_task_id = :task, updated_at = :now WHERE id = :id;
+
+-- name: task_held
+-- A task that an agent holds: the one it is at, if it still holds it.
+SELECT id FROM task WHERE claimed_by = :agent_id
+ ORDER BY CASE WHEN id = CAST(:current AS text) THEN 0 ELSE 1 END, claimed_at, id LIMIT 1;
+
+-- name: agent_bridge_set
+-- An agent speaks through a bridge.
+UPDATE agent SET bridge = :bridge WHERE id = :id AND (bridge IS NULL OR bridge <> :bridge);
+
+-- name: agents_at_bridges
+-- Agents whose bridge is connected, and who are here.
+SELECT id FROM agent WHERE bridge IN {each:bridges} AND status <> 'offline' AND has_left = 0;
+
+-- name: agents_lock
+-- Agents that have not left, locked in the order of their ids.
+SELECT id, status, last_heartbeat_at
+  FROM agent WHERE id IN {each:ids} AND has_left = 0 ORDER BY id {for_update};
+
+-- name: agent_bridge_forget
+-- An agent is no longer kept by the bridge that it spoke through.
+UPDATE agent SET bridge = NULL WHERE id = :id;
+
+-- name: agent_here
+-- An agent is here until a time at least.
+UPDATE agent SET lease_until = :until, status = :status WHERE id = :id;
+
+-- name: agents_lapsed
+-- Agents whose lease is over, and over for a whole lease since the asking hub is awake, or who are gone and hold a task.
+SELECT id, name, lease_until
+  FROM agent
+ WHERE status <> 'offline' AND lease_until < :now
+   AND CAST(:awake AS bigint) + CASE WHEN last_heartbeat_at IS NULL THEN CAST(:lease AS bigint) ELSE :beats END < :now
+ UNION
+SELECT agent.id, agent.name, agent.lease_until
+  FROM task JOIN agent ON agent.id = task.claimed_by
+ WHERE task.claimed_by IS NOT NULL AND agent.status = 'offline' AND agent.lease_until < :now
+ ORDER BY lease_until LIMIT :limit;

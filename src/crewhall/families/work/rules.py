@@ -1,38 +1,28 @@
 """Pure rules of family work: no clock, no database, no world."""
 
-import json
 import posixpath
-from collections.abc import Sequence
-from typing import Any, TypeVar
-
-from pydantic import BaseModel
+from collections.abc import Iterable
 
 from crewhall.errors import InvalidInput, LimitExceeded
+from crewhall.families.work.texts import ItemT, fitting
 
 METADATA_BYTES = 16_000
-LIST_BYTES = 20_000
-ItemT = TypeVar("ItemT", bound=BaseModel)
+REPOSITORY_BYTES = 2_000  # of a path that is looked up; PostgreSQL finds nothing by a text over 2,704
 
 
 def repository_path(path: str) -> str:
-    """The one spelling under which a repository is kept. Raises InvalidInput for a relative path."""
+    """The one spelling under which a repository is kept. Raises InvalidInput for a relative path, or one too long."""
     if not path.startswith("/"):
         raise InvalidInput(
             f"path '{path}' is not absolute",
             hint="Give the repository's path from the root, as pwd prints it.",
         )
-    return posixpath.normpath("/" + path.lstrip("/"))
-
-
-def cargo(name: str, value: dict[str, Any]) -> str:
-    """An object as the text that is stored. Raises InvalidInput when it is too large."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    if len(text.encode()) > METADATA_BYTES:
+    if len(path.encode()) > REPOSITORY_BYTES:
         raise InvalidInput(
-            f"{name} is {len(text.encode())} bytes of JSON, and {METADATA_BYTES} are allowed",
-            hint="Keep large things in files and name their paths here.",
+            f"the path has {len(path.encode())} bytes, and {REPOSITORY_BYTES} are allowed",
+            hint="Give the repository a shorter path, by a link perhaps.",
         )
-    return text
+    return posixpath.normpath("/" + path.lstrip("/"))
 
 
 def status_after_beat(before: str, asked: str | None) -> str:
@@ -49,14 +39,8 @@ def refuse_more_agents(live: int, most: int) -> None:
         )
 
 
-def page(items: Sequence[ItemT], total: int, offset: int) -> tuple[list[ItemT], int | None]:
+def page(items: Iterable[ItemT], total: int, offset: int) -> tuple[list[ItemT], int | None]:
     """As many items as fit in a list's bytes, one at least, and where the next page begins."""
-    fitting: list[ItemT] = []
-    size = 0
-    for item in items:
-        size += len(item.model_dump_json().encode())
-        if fitting and size > LIST_BYTES:
-            break
-        fitting.append(item)
-    end = offset + len(fitting)
-    return fitting, end if fitting and end < total else None
+    kept = fitting(items)
+    end = offset + len(kept)
+    return kept, end if kept and end < total else None

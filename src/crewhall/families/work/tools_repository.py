@@ -9,7 +9,7 @@ from crewhall.families.work.rules import page, repository_path
 from crewhall.identity import new_id
 
 
-@work.tool("repository_register", changes=True, idempotent=True, profiles=("coordinator", "standard"))
+@work.tool("repository_register", changes=True, creates=True, idempotent=True, profiles=("coordinator",))
 def repository_register(call: Call, path: Path, name: Name | None = None) -> RepositoryId:
     """Make a repository known to the hall by its absolute path. A path that is known already keeps its id."""
     path = repository_path(path)
@@ -33,7 +33,7 @@ def repository_register(call: Call, path: Path, name: Name | None = None) -> Rep
 
 @work.tool(
     "repository_list",
-    profiles=("worker", "coordinator", "reviewer", "standard"),
+    profiles=("coordinator", "reviewer"),
     resources=("crewhall://repositories",),
 )
 def repository_list(call: Call, limit: Limit = 50, offset: Offset = 0) -> Repositories:
@@ -45,7 +45,7 @@ def repository_list(call: Call, limit: Limit = 50, offset: Offset = 0) -> Reposi
     return Repositories(repositories=items, total=total, next_offset=following)
 
 
-@work.tool("repository_get", quick=True, profiles=("standard",))
+@work.tool("repository_get", quick=True, profiles=("coordinator",))
 def repository_get(call: Call, path: Path) -> Repository | None:
     """The repository at an absolute path, or null when the hall does not know it."""
     row = call.one("repository_get", path=repository_path(path))

@@ -1,0 +1,34 @@
+"""Things by their ids: there, perhaps locked, or NotFound with a hint where to look."""
+
+from typing import Literal
+
+from crewhall.errors import NotFound
+from crewhall.store.transaction import Look, Row, Tx
+
+Kind = Literal["agent", "message", "task", "workflow"]
+HINTS: dict[Kind, str] = {
+    "agent": "agent_list shows the agents; agent_register makes one.",
+    "message": "message_list shows the messages of an inbox.",
+    "task": "task_list and workflow_next_tasks show a workflow's tasks.",
+    "workflow": "workflow_list shows the workflows; workflow_create makes one.",
+}
+
+
+def found(look: Look, kind: Kind, thing_id: str) -> Row:
+    """The thing. Raises NotFound."""
+    return _there(look.one(f"{kind}_get", id=thing_id), kind, thing_id)
+
+
+def locked(tx: Tx, kind: Literal["agent", "workflow"], thing_id: str) -> Row:
+    """The thing's changing parts, locked until commit. Raises NotFound."""
+    return _there(tx.one(f"{kind}_lock", id=thing_id), kind, thing_id)
+
+
+def _there(row: Row | None, kind: Kind, thing_id: str) -> Row:
+    if row is None:
+        raise no_such(kind, thing_id)
+    return row
+
+
+def no_such(kind: Kind, thing_id: str) -> NotFound:
+    return NotFound(f"there is no {kind} '{thing_id}'", hint=HINTS[kind])

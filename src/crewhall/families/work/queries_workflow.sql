@@ -1,0 +1,166 @@
+-- name: workflow_insert
+-- A new workflow, without a plan.
+INSERT INTO workflow (id, name, status, source_type, source_ref, source_content, repository_path, max_parallel_tasks,
+                      auto_create_workspaces, created_at, updated_at)
+VALUES (:id, :name, 'planning', :source_type, :source_ref, :source_content, :repository_path, :max_parallel_tasks,
+        :auto_create_workspaces, :now, :now);
+
+-- name: workflow_get
+-- A workflow.
+SELECT id, name, status, status_reason, source_type, source_ref, source_content, repository_path, max_parallel_tasks,
+       auto_create_workspaces, plan, task_count, finished_count, completed_count, started_at, finished_at, created_at,
+       updated_at
+  FROM workflow WHERE id = :id;
+
+-- name: workflow_lock
+-- A workflow's changing parts, held until commit: whoever changes one of its tasks holds it.
+SELECT id, status, max_parallel_tasks, task_count, finished_count, completed_count, started_at
+  FROM workflow WHERE id = :id {for_update};
+
+-- name: workflow_state
+-- A workflow's changing parts, to read.
+SELECT id, status, max_parallel_tasks, task_count, finished_count, completed_count, started_at
+  FROM workflow WHERE id = :id;
+
+-- name: workflows
+-- A page of workflows, the newest first.
+SELECT id, name, status, repository_path, max_parallel_tasks, task_count, finished_count, created_at, updated_at
+  FROM workflow
+ WHERE (CAST(:repository_path AS text) IS NULL OR repository_path = :repository_path)
+   AND (CAST(:statuses AS text) IS NULL OR status IN {each:statuses})
+ ORDER BY created_at DESC, id DESC LIMIT :limit OFFSET :offset;
+
+-- name: workflows_count
+-- How many workflows there are.
+SELECT count(*) AS total
+  FROM workflow
+ WHERE (CAST(:repository_path AS text) IS NULL OR repository_path = :repository_path)
+   AND (CAST(:statuses AS text) IS NULL OR status IN {each:statuses});
+
+-- name: workflow_plan_set
+-- A workflow gets its plan and is ready.
+UPDATE workflow SET plan = :plan, status = 'ready', updated_at = :now WHERE id = :id;
+
+-- name: workflow_status_set
+-- A workflow's new status, and why.
+UPDATE workflow
+   SET status = :status, status_reason = :reason, updated_at = :now,
+       started_at = CASE WHEN :status = 'in_progress' THEN COALESCE(started_at, :now) ELSE started_at END,
+       finished_at = CASE WHEN :status IN ('completed', 'abandoned') THEN :now ELSE finished_at END
+ WHERE id = :id;
+
+-- name: workflow_parallelism_set
+-- How a workflow runs side by side.
+UPDATE workflow
+   SET max_parallel_tasks = :max_parallel_tasks, updated_at = :now,
+       auto_create_workspaces = COALESCE(CAST(:auto_create_workspaces AS integer), auto_create_workspaces)
+ WHERE id = :id;
+
+-- name: workflow_count
+-- So many more tasks, finished ones and completed ones.
+UPDATE workflow
+   SET task_count = task_count + :tasks, finished_count = finished_count + :finished,
+       completed_count = completed_count + :completed, updated_at = :now
+ WHERE id = :id;
+
+-- name: workflow_steps
+-- The tasks of a workflow as its graph needs them.
+SELECT id, name, sequence, place, status, estimated_complexity, dependency_count, waits_for, tail, tail_next
+  FROM task WHERE workflow_id = :workflow_id ORDER BY place;
+
+-- name: workflow_edges
+-- What depends on what in a workflow.
+SELECT task_dependency.task_id, task_dependency.depends_on_id
+  FROM task_dependency JOIN task ON task.id = task_dependency.task_id
+ WHERE task.workflow_id = :workflow_id;
+
+-- name: workflow_claimed
+-- The tasks of a workflow that agents hold.
+SELECT id FROM task WHERE workflow_id = :workflow_id AND claimed_by IS NOT NULL ORDER BY id;
+
+-- name: tasks_free
+-- Tasks of a workflow that are ready and held by no one, in the order to begin them, after a place in that order.
+SELECT id, name, description, status, waits_for, sequence, tail, place, parallel_group, files_likely_affected
+  FROM task
+ WHERE workflow_id = :workflow_id AND waits_for = 0 AND claimed_by IS NULL AND status IN ('pending', 'failed')
+   AND (:include_failed = 1 OR status = 'pending')
+   AND (sequence > :sequence OR (sequence = :sequence AND (tail < :tail OR (tail = :tail AND place > :place))))
+ ORDER BY sequence, tail DESC, place LIMIT :limit;
+
+-- name: tasks_considered
+-- The first tasks of a workflow that are ready and held by no one, and the files they are likely to touch.
+SELECT id, files_likely_affected
+  FROM task
+ WHERE workflow_id = :workflow_id AND waits_for = 0 AND claimed_by IS NULL AND status IN ('pending', 'failed')
+   AND (:include_failed = 1 OR status = 'pending')
+ ORDER BY sequence, tail DESC, place LIMIT :limit;
+
+-- name: tasks_free_count
+-- How many tasks of a workflow are ready and held by no one.
+SELECT count(*) AS total
+  FROM task
+ WHERE workflow_id = :workflow_id AND waits_for = 0 AND claimed_by IS NULL AND status IN ('pending', 'failed')
+   AND (:include_failed = 1 OR status = 'pending');
+
+-- name: tasks_running
+-- Tasks of a workflow that are held or under way, and the files they are likely to touch.
+SELECT id, files_likely_affected
+  FROM task
+ WHERE workflow_id = :workflow_id AND (claimed_by IS NOT NULL OR status IN ('planning', 'in_progress'))
+ ORDER BY id LIMIT 1000;
+
+-- name: group_members
+-- Some tasks of a parallel group.
+SELECT id FROM task WHERE workflow_id = :workflow_id AND parallel_group = :parallel_group
+ ORDER BY id LIMIT 11;
+
+-- name: tally_add
+-- So many more tasks of a parallel group (empty: of none) and status; fewer when it is below nought.
+INSERT INTO task_tally (workflow_id, parallel_group, status, tasks) VALUES (:workflow_id, :parallel_group, :status, :tasks)
+ON CONFLICT (workflow_id, parallel_group, status) DO UPDATE SET tasks = task_tally.tasks + excluded.tasks;
+
+-- name: tally
+-- The tasks of a workflow counted by parallel group and stored status.
+SELECT parallel_group, status, tasks FROM task_tally WHERE workflow_id = :workflow_id AND tasks > 0;
+
+-- name: tasks_blocked_count
+-- How many tasks wait for others.
+SELECT count(*) AS total FROM task WHERE workflow_id = :workflow_id AND waits_for > 0 AND status = 'pending';
+
+-- name: sequence_open
+-- The lowest sequence with an unfinished task.
+SELECT min(sequence) AS sequence
+  FROM task WHERE workflow_id = :workflow_id AND status NOT IN ('completed', 'skipped');
+
+-- name: sequence_done
+-- The highest sequence of a workflow, below one if given.
+SELECT max(sequence) AS sequence
+  FROM task
+ WHERE workflow_id = :workflow_id AND sequence < :below;
+
+-- name: tasks_blocked
+-- Tasks that wait for others, after a place in the workflow's order.
+SELECT id, name, sequence, place, dependency_count
+  FROM task
+ WHERE workflow_id = :workflow_id AND waits_for > 0 AND status = 'pending'
+   AND (sequence > :sequence OR (sequence = :sequence AND place > :place))
+ ORDER BY sequence, place LIMIT :limit;
+
+-- name: chain
+-- The longest chain of unfinished tasks, its beginning.
+WITH RECURSIVE path (id, name, status, waits_for, tail_next, step) AS (
+  SELECT * FROM (
+    SELECT id, name, status, waits_for, tail_next, 1 AS step
+      FROM task WHERE workflow_id = :workflow_id AND status NOT IN ('completed', 'skipped')
+     ORDER BY tail DESC, id LIMIT 1) AS longest
+  UNION ALL
+  SELECT task.id, task.name, task.status, task.waits_for, task.tail_next, path.step + 1
+    FROM path JOIN task ON task.id = path.tail_next
+   WHERE path.step < :limit
+)
+SELECT id, name, status, waits_for FROM path WHERE status NOT IN ('completed', 'skipped') ORDER BY step;
+
+-- name: chain_minutes
+-- How long the longest chain of unfinished tasks is taken to need.
+SELECT COALESCE(max(tail), 0) AS minutes
+  FROM task WHERE workflow_id = :workflow_id AND status NOT IN ('completed', 'skipped');

@@ -1,0 +1,253 @@
+"""Workflows, tasks, checkpoints and messages: the same body through every way in, and no one acts as someone else."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from crewhall.families.all import registry
+from crewhall.identity import OPERATOR
+from tests.conftest import Agent, Live
+from tests.edges.samples import furnish, needed
+from tests.edges.test_same_bodies import GOOD, LASTING, Connected
+from tests.edges.ways import MODERN, WAYS, Way, announce, by_input, by_mcp, by_rest, by_words, http, run_here
+
+Step = tuple[str, dict[str, Any], str | None]
+PLAN = {"approach": "So", "steps": ["one"]}
+TASKS = [
+    {"name": "a", "description": "ä", "sequence": 1, "files_likely_affected": ["src/a"], "parallel_group": "g"},
+    {"name": "b", "description": "b", "sequence": 2, "depends_on": ["a"], "estimated_complexity": "low"},
+]
+CYCLE = [TASKS[0] | {"depends_on": ["b"]}, TASKS[1]]
+NEW = {"name": "w", "source_type": "prompt", "source_content": "Ünï", "repository_path": "$path"}
+LETTER = {"sender_id": "$ada", "recipient_id": "$bob", "message_type": "query"}
+
+
+def plan_of(tasks: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"summary": "s", "approach": "a", "tasks": tasks}
+
+
+# One after the other, by each way for a crew and a workflow of its own: tool, arguments, the code of the refusal.
+SCRIPT: list[Step] = [
+    ("workflow_create", NEW, None),
+    ("workflow_create", NEW | {"source_type": "fax"}, "INVALID_INPUT"),
+    ("workflow_set_parallelism", {"id": "$wf", "max_parallel_tasks": 2}, None),
+    ("workflow_set_parallelism", {"id": "$wf", "max_parallel_tasks": 0}, "INVALID_INPUT"),
+    ("workflow_add_tasks", {"id": "$wf", "tasks": [TASKS[0]]}, "INVALID_STATE"),
+    ("workflow_set_plan", {"id": "$wf", "plan": plan_of(CYCLE)}, "INVALID_INPUT"),
+    ("workflow_set_plan", {"id": "$wf", "plan": plan_of([])}, "INVALID_INPUT"),
+    ("workflow_set_plan", {"id": "$wf", "plan": plan_of(TASKS)}, None),
+    ("workflow_set_plan", {"id": "$wf", "plan": plan_of(TASKS)}, "INVALID_STATE"),
+    ("workflow_get", {"id": "$wf", "include_tasks": True, "include_task_summaries": False}, None),
+    ("workflow_get", {"id": "wf_nothing"}, "NOT_FOUND"),
+    ("workflow_list", {"repository_path": "$path", "status": ["ready"]}, None),
+    ("workflow_list", {"status": ["asleep"]}, "INVALID_INPUT"),
+    ("workflow_next_tasks", {"workflow_id": "$wf", "include_failed": False}, None),
+    ("workflow_next_tasks", {"workflow_id": "wf_nothing"}, "NOT_FOUND"),
+    ("task_get_available", {"agent_id": "$ada", "workflow_id": "$wf"}, None),
+    ("task_get_available", {"agent_id": "ag_nobody"}, "NOT_FOUND"),
+    ("task_check_dependencies", {"task_id": "$b"}, None),
+    ("task_check_dependencies", {"task_id": "tk_nothing"}, "NOT_FOUND"),
+    ("task_claim", {"task_id": "$b", "agent_id": "$ada"}, "TASK_BLOCKED"),
+    ("task_claim", {"task_id": "$a", "agent_id": "$ada"}, None),
+    ("task_claim", {"task_id": "$a", "agent_id": "$bob"}, None),
+    ("task_set_plan", {"id": "$a", "plan": PLAN, "context": {"deep": [{"x": None, "y": 1.5}]}}, None),
+    ("task_set_plan", {"id": "$a", "plan": {"approach": "So"}}, "INVALID_INPUT"),
+    ("task_update_status", {"id": "$a", "status": "completed", "outcome": "o"}, "INVALID_TRANSITION"),
+    ("task_update_status", {"id": "$a", "status": "blocked"}, "INVALID_TRANSITION"),
+    ("task_update_status", {"id": "$b", "status": "in_progress"}, "TASK_BLOCKED"),
+    ("task_update_status", {"id": "$a", "status": "in_progress"}, None),
+    ("task_update_status", {"id": "$a", "status": "completed"}, "INVALID_INPUT"),
+    ("task_update_status", {"id": "$a", "status": "paused", "claim_epoch": 7}, "STALE_CLAIM"),
+    ("checkpoint_add", {"task_id": "$a", "type": "decision", "summary": "é", "detail": {"n": [1]}}, None),
+    ("checkpoint_add", {"task_id": "$a", "type": "replan", "summary": ""}, "INVALID_INPUT"),
+    ("checkpoint_add", {"task_id": "$a", "type": "error", "summary": "s", "claim_epoch": 9}, "STALE_CLAIM"),
+    ("task_release", {"task_id": "$a", "agent_id": "$bob"}, "STALE_CLAIM"),
+    ("task_release", {"task_id": "$b", "agent_id": "$bob"}, "INVALID_STATE"),
+    ("task_release", {"task_id": "$a", "agent_id": "$ada", "reason": "r"}, None),
+    ("task_replan", {"id": "$a", "reason": "r", "new_plan": PLAN}, "INVALID_TRANSITION"),
+    ("task_update_status", {"id": "$a", "status": "in_progress"}, None),
+    ("task_update_status", {"id": "$a", "status": "failed", "error": "e"}, None),
+    ("task_replan", {"id": "$a", "reason": "r", "new_plan": PLAN}, None),
+    ("checkpoint_list", {"task_id": "$a", "type": ["replan", "recovery"]}, None),
+    ("checkpoint_list", {"task_id": "$a", "since_sequence": -1}, "INVALID_INPUT"),
+    ("task_get", {"id": "$a", "include_checkpoints": True, "checkpoint_limit": 2}, None),
+    ("task_get", {"id": "tk_nothing"}, "NOT_FOUND"),
+    ("task_list", {"workflow_id": "$wf", "status": ["blocked", "pending"]}, None),
+    ("task_list", {"workflow_id": "$wf", "cursor": "here"}, "INVALID_INPUT"),
+    ("workflow_progress", {"workflow_id": "$wf"}, None),
+    ("workflow_progress", {"workflow_id": "wf_nothing"}, "NOT_FOUND"),
+    ("workflow_add_tasks", {"id": "$wf", "tasks": [TASKS[1] | {"name": "c"}]}, None),
+    ("workflow_remove_task", {"id": "$wf", "task_id": "$a"}, "INVALID_STATE"),
+    ("workflow_remove_task", {"id": "$wf", "task_id": "$b"}, None),
+    ("workflow_update_status", {"id": "$wf", "status": "completed"}, "INVALID_STATE"),
+    ("workflow_update_status", {"id": "$wf", "status": "planning"}, "INVALID_TRANSITION"),
+    ("workflow_update_status", {"id": "$wf", "status": "paused", "reason": "r"}, None),
+    ("message_send", LETTER | {"body": {"ü": [1]}, "priority": "urgent", "workflow_id": "$wf"}, None),
+    ("message_send", LETTER | {"body": "x", "reply_to_id": "ms_nothing"}, "NOT_FOUND"),
+    ("message_send", LETTER | {"body": 7}, "INVALID_INPUT"),
+    ("message_broadcast", {"sender_id": "$ada", "message_type": "notification", "body": "x"}, None),
+    ("message_broadcast", {"sender_id": "$ada", "message_type": "query", "body": "x"}, "INVALID_INPUT"),
+    ("message_list", {"agent_id": "$bob", "status": "all", "since": 1.5}, None),
+    ("message_list", {"agent_id": "$bob", "limit": 501}, "INVALID_INPUT"),
+    ("message_count_unread", {"agent_id": "$bob", "priority": ["normal"]}, None),
+    ("message_count_unread", {"agent_id": "$bob", "priority": ["any"]}, "INVALID_INPUT"),
+    ("message_get", {"id": "$ms"}, None),
+    ("message_get", {"id": "ms_nothing"}, "NOT_FOUND"),
+    ("message_mark_read", {"message_ids": ["$ms"]}, None),
+    ("message_mark_read", {"message_ids": ["$ms", "ms_nothing"]}, "NOT_FOUND"),
+    ("message_archive", {"message_ids": ["$ms"]}, None),
+    ("message_archive", {"message_ids": "$ms"}, "INVALID_INPUT"),
+    ("text_read", {"id": "$wf", "field": "source_content", "offset": 1}, None),
+    ("text_read", {"id": "$wf", "field": "name"}, "INVALID_INPUT"),
+]
+
+
+@pytest.fixture
+def ways() -> Iterator[dict[str, Way]]:
+    """All nine; the command line in the test's own process, which is quicker."""
+    connected = Connected()
+    yield WAYS | {"cli": by_input} | {kind: connected.way(kind) for kind in LASTING}
+    connected.close()
+
+
+class Telling:
+    """The script by one way, for a crew of its own; what it made is known by name to the steps that follow."""
+
+    def __init__(self, live: Live, name: str, way: Way) -> None:
+        self.live, self.way = live, way
+        crew = {
+            who: live.hub.call("agent_register", {"name": who, "runtime": "codex"}, OPERATOR)["id"]
+            for who in ("ada", "bob")
+        }
+        self.known = crew | {"path": f"/srv/{name}"}
+        self.bodies: list[tuple[str, dict[str, Any]]] = []
+
+    def run(self) -> list[Any]:
+        for tool, arguments, code in SCRIPT:
+            body = self.way(self.live, tool, self._filled(arguments), self.live.token)
+            assert body.get("code") == code, (tool, arguments, body)
+            self._learn(tool, body)
+            self.bodies.append((tool, body))
+        for who in ("ada", "bob"):  # a broadcast of the next one is not for them
+            self.live.hub.call("agent_unregister", {"id": self.known[who]}, OPERATOR)
+        return self._alike()
+
+    def _filled(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: self._filled(item) for name, item in value.items()}
+        if isinstance(value, list):
+            return [self._filled(item) for item in value]
+        return self.known[value[1:]] if isinstance(value, str) and value.startswith("$") else value
+
+    def _learn(self, tool: str, body: dict[str, Any]) -> None:
+        if "code" in body:
+            return
+        if tool == "workflow_create":
+            self.known["wf"] = body["id"]
+        elif tool == "message_send":
+            self.known["ms"] = body["id"]
+        elif tool == "workflow_get":
+            self.known |= {task["name"]: task["id"] for task in body["tasks"]}
+
+    def _alike(self) -> list[Any]:
+        """The bodies with each id as the number of its first appearance, and without what the clock writes."""
+        text = json.dumps([(tool, timeless(body)) for tool, body in self.bodies]).replace(self.known["path"], "/path")
+        numbers: dict[str, str] = {}
+        text = re.sub(
+            r"\b([a-z]{2})_[0-9a-z]{12}\b",
+            lambda found: numbers.setdefault(found[0], f"{found[1]}#{len(numbers)}"),
+            text,
+        )
+        alike: list[Any] = json.loads(text)
+        return alike
+
+
+def timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: timeless(item) for key, item in value.items() if not key.endswith("_at")}
+    return [timeless(item) for item in value] if isinstance(value, list) else value
+
+
+def test_good_and_bad_calls_give_the_same_bodies_by_every_way(live: Live, ways: dict[str, Way]) -> None:
+    told = {name: Telling(live, name, way).run() for name, way in ways.items()}
+    first = told.pop("rest")
+    for name, bodies in told.items():
+        for ours, theirs in zip(first, bodies, strict=True):
+            assert ours == theirs, name
+
+
+def test_the_script_has_a_good_and_a_bad_call_of_every_tool_of_the_work() -> None:
+    elsewhere = {tool for tool, _ in GOOD} | {tool.name for tool in registry().tools if tool.command[0] == "agent"}
+    wanted = {tool.name for tool in registry().tools} - elsewhere - {"call_list"}
+    assert {tool for tool, _, code in SCRIPT if code is None} == wanted
+    assert {tool for tool, _, code in SCRIPT if code is not None} == wanted
+
+
+CONFLICTS: list[tuple[str, str, dict[str, Any]]] = [
+    ("TASK_BLOCKED", "task claim", {"task_id": "$b", "agent_id": "$ada"}),
+    ("INVALID_TRANSITION", "task update-status", {"id": "$a", "status": "completed", "outcome": "o"}),
+    ("STALE_CLAIM", "checkpoint add", {"task_id": "$a", "type": "error", "summary": "s", "claim_epoch": 9}),
+    ("INVALID_STATE", "workflow update-status", {"id": "$wf", "status": "completed"}),
+]
+
+
+def test_what_does_not_fit_the_state_is_409_and_exit_code_5(live: Live) -> None:
+    telling = Telling(live, "rest", by_rest)
+    known = telling.known
+    for tool, arguments, code in SCRIPT[:10]:
+        if code is None:
+            telling._learn(tool, by_rest(live, tool, telling._filled(arguments), live.token))
+    live.hub.call("workflow_update_status", {"id": known["wf"], "status": "in_progress"}, OPERATOR)
+    for code, command, template in CONFLICTS:
+        arguments = telling._filled(template)
+        noun, verb = command.split()
+        headers = {"Authorization": f"Bearer {live.token}"}
+        answer = http.post(f"{live.url}/api/v1/{noun}/{verb}", json=arguments, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (409, code)
+        words = ["--home", str(announce(live)), "--json", noun, verb, f"--input={json.dumps(arguments)}"]
+        exit_code, out = run_here(words, CREWHALL_TOKEN=live.token)
+        assert (exit_code, json.loads(out)) == (5, answer.json())
+
+
+# No one acts as someone else
+
+BY_TOKEN = {"mcp": by_mcp(MODERN), "rest": by_rest, "cli": by_words}
+
+
+def test_no_tool_lets_an_agent_act_as_another(live: Live) -> None:
+    ids = furnish(live.hub)
+    bob = Agent(live.hub, "bob")
+    before = live.hub.call("event_list", {}, OPERATOR)["newest"]
+    acting = [tool for tool in registry().tools if tool.acting]
+    assert len(acting) >= 9
+    for tool in acting:
+        for name, way in BY_TOKEN.items():
+            body = way(live, tool.name, needed(tool, ids), bob.token)
+            assert (body["code"], body["tool_name"]) == ("FORBIDDEN", tool.name), (name, body)
+            assert ids["ag"] in body["message"] and bob.id in body["message"]
+    assert live.hub.call("event_list", {}, OPERATOR)["newest"] == before
+
+
+def test_an_agent_writes_to_no_task_that_another_holds_and_reads_no_letter_for_it(live: Live) -> None:
+    ids = furnish(live.hub)
+    bob = Agent(live.hub, "bob")
+    before = live.hub.call("event_list", {}, OPERATOR)["newest"]
+    writes: list[tuple[str, dict[str, Any], str]] = [
+        ("task_update_status", {"id": ids["tk"], "status": "completed", "outcome": "o"}, "STALE_CLAIM"),
+        ("task_set_plan", {"id": ids["tk"], "plan": PLAN}, "STALE_CLAIM"),
+        ("task_replan", {"id": ids["tk"], "reason": "r", "new_plan": PLAN}, "STALE_CLAIM"),
+        ("checkpoint_add", {"task_id": ids["tk"], "type": "error", "summary": "s"}, "STALE_CLAIM"),
+        ("task_release", {"task_id": ids["tk"]}, "STALE_CLAIM"),
+        ("message_mark_read", {"message_ids": [ids["ms"]]}, "FORBIDDEN"),
+        ("message_archive", {"message_ids": [ids["ms"]]}, "FORBIDDEN"),
+    ]
+    for name, way in BY_TOKEN.items():
+        for tool, arguments, code in writes:
+            assert way(live, tool, arguments, bob.token)["code"] == code, (name, tool)
+        assert way(live, "message_get", {"id": ids["ms"]}, bob.token)["status"] == "unread", "its read state is ada's"
+        held = way(live, "task_claim", {"task_id": ids["tk"]}, bob.token)
+        assert (held["success"], held["already_claimed_by"]) == (False, ids["ag"])
+    assert live.hub.call("event_list", {}, OPERATOR)["newest"] == before
