@@ -2,7 +2,8 @@
 What a call costs, as ratios inside one run: blocks of each side take turns, and the median block counts.
 
     python -m bench.run            all
-    python -m bench.run calls      one part: calls, writes, growth, hall, workflows, start, crowd, recovery, watchers
+    python -m bench.run calls      one part: calls, writes, growth, hall, workflows, memory, tokens, start, crowd,
+                                   recovery, watchers
 """
 
 import json
@@ -20,7 +21,7 @@ from typing import Any
 
 import pysqlite3.dbapi2 as sqlite3
 
-from bench import bridges, watchers, work
+from bench import bridges, memory, watchers, work
 from bench.load import block, rest_request, tool_request
 from crewhall import config
 from crewhall.app import Hub
@@ -185,7 +186,8 @@ def growth() -> None:
     hub.close()
 
 
-PARTS = {"calls": calls, "writes": writes, "growth": growth} | work.PARTS | bridges.PARTS | watchers.PARTS
+OWN = {"calls": calls, "writes": writes, "growth": growth}
+PARTS = OWN | work.PARTS | memory.PARTS | bridges.PARTS | watchers.PARTS
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from mcp.shared.uri_template import UriTemplate
 from crewhall.app import Call
 from crewhall.declared import KEY, Declared
 from crewhall.edges.docs import pages
+from crewhall.edges.mcp import as_mcp
 from crewhall.edges.offers import resources
 from crewhall.edges.rest import described, openapi
 from crewhall.errors import every_failure
@@ -28,13 +29,20 @@ TOOLS = registry().tools
 OURS = {
     *("agent_token_create", "agent_token_revoke", "call_list", "event_list"),
     *("task_list", "text_read", "workflow_add_tasks", "workflow_remove_task"),
+    *("file_reserve", "file_release", "file_reservations", "workspace_forecast", "template_get"),
 }
 # Arguments of ours in the seeds' tools; every KEY is one, too.
-FENCED = ("task_release", "task_set_plan", "task_update_status", "task_replan", "checkpoint_add")
+FENCED = (
+    *("task_release", "task_set_plan", "task_update_status", "task_replan", "checkpoint_add"),
+    "task_assign_workspace",
+)
 ADDED = {f"{tool}.claim_epoch" for tool in FENCED} | {
     *("agent_list.limit", "agent_list.offset", "task_get_available.offset"),
     *("workflow_next_tasks.limit", "workflow_next_tasks.cursor", "workflow_progress.cursor"),
     "task_check_dependencies.cursor",
+    *("task_get_available.repository_path", "task_load_context.agent_id"),
+    *("workspace_list.limit", "workspace_list.offset", "template_list.limit", "template_list.offset"),
+    "template_apply.auto_create_workspaces",
     *("message_send.expires_in", "message_broadcast.expires_in", "message_list.cursor"),
 }
 WHOLE = (".result", ".defaults", ".enums")  # what a seed says of a tool as a whole
@@ -125,10 +133,26 @@ def test_what_suggests_names_a_query_that_is_there(declared: Declared) -> None:
         assert query is None or {":prefix", ":limit"} <= set(re.findall(r":\w+", queries[query]))
 
 
-def test_the_lists_stay_short() -> None:
-    everyone = ("operator", "agent")
-    assert len(registry().visible(everyone, (), "worker")) <= 15
-    assert len(registry().visible(everyone, (), "standard")) <= 25
+@pytest.mark.parametrize(
+    ("profile", "tools", "most_bytes"), [("worker", 15, 12_000), ("standard", 25, 25_000), ("all", 60, 45_000)]
+)
+def test_the_lists_stay_short(profile: str, tools: int, most_bytes: int) -> None:
+    """In the bytes that a model reads: names, descriptions and input schemas, as MCP lists them."""
+    listed = [as_mcp(tool) for tool in registry().visible(("operator", "agent"), ("work",), profile)]
+    told = [{"name": one.name, "description": one.description, "inputSchema": one.input_schema} for one in listed]
+    assert len(told) <= tools
+    assert len(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()) <= most_bytes
+
+
+@each_tool
+def test_what_a_model_reads_of_a_schema_says_the_same_without_limits(tool: Tool) -> None:
+    limits = r'"(min|max)(Length|Items|imum)": |"additionalProperties": true'
+    brief = json.dumps(tool.brief_schema)
+    assert set(tool.brief_schema["properties"]) == set(tool.input_schema["properties"])
+    assert tool.brief_schema.get("required") == tool.input_schema.get("required")
+    assert "maxLength" not in brief and len(brief) <= len(json.dumps(tool.input_schema))
+    assert tool.brief_schema["additionalProperties"] is False
+    assert re.sub(limits, "", brief).count('"type"') == json.dumps(tool.input_schema).count('"type"')
 
 
 def test_generated_pages_and_snapshots_are_up_to_date() -> None:

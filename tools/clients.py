@@ -23,11 +23,13 @@ from typing import Any
 
 from tests.edges.program import Program
 from tests.edges.ways import CREWHALL
-from tools.npm import PROGRAMS, install, say
+from tools.npm import NODE, PROGRAMS, install, say
 from tools.stubs import anthropic, openai
 
+CLAUDE_CODE = {"@anthropic-ai/claude-code": "2.1.325"}  # a program of its own, which needs no Node
 CLIENTS = {
-    "@anthropic-ai/claude-code": "2.1.325",
+    **NODE,
+    **CLAUDE_CODE,
     "@google/gemini-cli": "0.61.0",
     "@openai/codex": "0.166.0",
     "opencode-ai": "1.18.33",
@@ -56,8 +58,11 @@ def bridge(hall: Path) -> list[str]:
     return [CREWHALL, "--home", str(hall), "mcp"]
 
 
-def claude_settings(way: Way) -> dict[str, Any]:
-    server = {"type": "http", "url": way} if isinstance(way, str) else {"command": way[0], "args": way[1:]}
+def claude_settings(way: Way, **environment: str) -> dict[str, Any]:
+    """Settings with the hall in them; the environment is what the bridge gets of its own."""
+    server: dict[str, Any] = {"type": "http", "url": way}
+    if not isinstance(way, str):
+        server = {"command": way[0], "args": way[1:], "env": environment}
     return {"mcpServers": {"crewhall": server}}
 
 
@@ -96,11 +101,17 @@ SETTINGS = {
 }
 
 
+def surroundings(home: Path) -> dict[str, str]:
+    """The environment of a client with this home, and nothing of ours."""
+    paths = {"PATH": f"{PROGRAMS}:{os.environ['PATH']}", "HOME": str(home), "CLAUDE_CONFIG_DIR": str(home / ".claude")}
+    return QUIET | paths
+
+
 def run(home: Path, *words: str, **more: str) -> str:
     """Run a client to its end in this home; what it printed. Raises Failed if it says that it failed."""
-    paths = {"PATH": f"{PROGRAMS}:{os.environ['PATH']}", "HOME": str(home), "CLAUDE_CONFIG_DIR": str(home / ".claude")}
     streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    done = subprocess.run(words, env=QUIET | paths | more, cwd=home, text=True, timeout=LIMIT, check=False, **streams)
+    around = surroundings(home) | more
+    done = subprocess.run(words, env=around, cwd=home, text=True, timeout=LIMIT, check=False, **streams)
     if done.returncode:
         raise Failed(f"exit code {done.returncode}: {done.stdout[-2000:]}")
     return COLOURS.sub("", done.stdout)

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.edges.program import Program
-from tools.npm import PROGRAMS, install, say
+from tools.npm import NODE, PROGRAMS, install, say
 from tools.stubs.loopback import with_token
 
 SUITE = {"@modelcontextprotocol/conformance": "0.2.0-alpha.12"}
@@ -112,7 +112,7 @@ def run_all(url: str, url_with_token: str) -> bool:
 
 
 def main() -> int:
-    install(SUITE)
+    install(NODE | SUITE)
     with TemporaryDirectory() as place, Program(Path(place) / "hall").up() as up:
         token = (Path(place) / "hall" / "operator.token").read_text().strip()
         with with_token(up.url, token) as forwarder:

@@ -31,6 +31,7 @@ from crewhall.store.transaction import Look, Row, Store, Tx, Work
 from crewhall.tool import Chore, Registry, Tool
 
 DEPTH = 64
+PART = 0.8
 PRUNE_SECONDS = 600.0
 TICK_SECONDS = 10.0  # how often a hub looks whether a chore is due
 GAP_TICKS = 3  # a hub that was away for longer knows nothing of what happened meanwhile
@@ -68,13 +69,32 @@ class Stop:
         """Raise Cancelled or TimedOut when the call should end."""
         if self._is_cancelled:
             raise Cancelled(
-                "the client cancelled this call", hint="Nothing of it was kept. Call again if it is wanted."
+                "the client cancelled this call",
+                hint="What it had not committed is undone. Call again if it is wanted.",
             )
         if self.seconds_left == 0.0:
             raise TimedOut(
                 "the call's time is over",
                 hint="What it had not committed is undone. Try again, or raise tool.timeout (MCP_TOOL_TIMEOUT).",
             )
+
+
+class Part(Stop):
+    """Most of the time that a call has left: for what it can do without, it ends early enough to answer without it."""
+
+    def __init__(self, whole: Stop, most: float | None = None) -> None:
+        limits = [most, None if whole.seconds_left is None else whole.seconds_left * PART]
+        super().__init__(min((limit for limit in limits if limit is not None), default=None))
+        self._whole = whole
+
+    def wait(self, seconds: float) -> None:
+        left = self.seconds_left
+        self._whole.wait(seconds if left is None else min(seconds, left))
+        self.check()
+
+    def check(self) -> None:
+        self._whole.check()
+        super().check()
 
 
 @dataclass(frozen=True)
@@ -197,6 +217,8 @@ class Hub:
         self.calls = CallLog(self.store)
         self.meter = Meter(tool.name for tool in registry.tools)
         self.presence = Presence()
+        # Claims that may make a worktree at once: git can be slow, and half of the threads stay free for short calls.
+        self.making = threading.BoundedSemaphore(max(1, settings["tool.threads"] // 2))
         self.before_commit: Callable[[], None] = lambda: None
         self.id = identity.new_id("hu")
         self._numbers = itertools.count(1)

@@ -107,6 +107,7 @@ SETTINGS = (
     Setting("server.idle", 600.0, "A hub that a bridge started ends after this time without a client.", seconds),
     Setting("auth.local_without_token", True, "A process of the hub's own user needs no token (Linux).", switch),
     Setting("auth.browser_days", 30, "How long the dashboard's cookie is good.", number),
+    Setting("node.name", "", "This machine's name among a hall's nodes; empty: its host name, on SQLite `local`."),
     Setting("log.level", "info", "debug, info, warning or error.", log_level, ("MCP_LOG_LEVEL",)),
     Setting("tool.timeout", 300.0, "Time limit of a call.", seconds, ("MCP_TOOL_TIMEOUT",)),
     Setting("tool.threads", 16, "Calls that run at once in a hub; the others wait their turn.", count),
@@ -136,6 +137,12 @@ class Settings:
     @property
     def home(self) -> Path:
         return Path(self["home"]).expanduser().absolute()
+
+    @property
+    def node(self) -> str:
+        """The machine on which this hub's worktrees are."""
+        # A SQLite hall is on one machine, whose host name may change under it.
+        return str(self["node.name"]) or (os.uname().nodename if self["database.url"] else "local")
 
     @property
     def database(self) -> str:

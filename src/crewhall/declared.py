@@ -21,14 +21,14 @@ BRANCHES = ("str", "dict[str,any]")  # what the parser calls the sides of `str |
 PROBLEMS = 5  # of wrong arguments that an answer names
 WORD = 80  # letters of a stranger's word that an answer repeats
 Handler = Callable[..., Any]
+LARGE = 100_000  # above it a maximum is what a database holds, and tells a caller nothing
 KEY = "idempotency_key"
 Key = Annotated[
     str,
     Field(
         min_length=1,
         max_length=200,
-        description="A new word for each thing you create, such as a UUID. When you did not get the answer, repeat the "
-        "call with the same key and arguments: it is done once, and you get that answer. Kept for 24 hours.",
+        description="A new word for each thing. Repeated with it within 24 hours, a call is done once.",
     ),
 ]
 
@@ -70,6 +70,12 @@ class Declared:
     def input_schema(self) -> dict[str, Any]:
         schema = plain(self.arguments.model_json_schema())
         return {"type": "object", "properties": {}, **schema}
+
+    @cached_property
+    def brief_schema(self) -> dict[str, Any]:
+        """The same for a model to read: limits that nobody meets by accident cost memory, and are checked anyway."""
+        brief: dict[str, Any] = _without_limits(self.input_schema)
+        return brief
 
     def parse(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments that were given, typed. Raises InvalidInput that names what is wrong, the first few of it."""
@@ -161,6 +167,22 @@ def plain(schema: dict[str, Any]) -> dict[str, Any]:
 
     cleaned: dict[str, Any] = clean(schema)
     return cleaned
+
+
+def _without_limits(node: Any, *, is_properties: bool = False) -> Any:
+    if isinstance(node, list):
+        return [_without_limits(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if is_properties:
+        return {name: _without_limits(one) for name, one in node.items()}
+    if node.get("additionalProperties") is True:  # as it is when nothing is said
+        node = {key: value for key, value in node.items() if key != "additionalProperties"}
+    return {
+        key: _without_limits(value, is_properties=key == "properties")
+        for key, value in node.items()
+        if key not in ("minLength", "maxLength", "maxItems") and not (key == "maximum" and value > LARGE)
+    }
 
 
 def _without_null(node: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ Every failure a caller can meet, each declared once.
 One flat body leaves by every edge: see `Failure.body`.
 """
 
+import re
 from typing import Any, ClassVar
 
 
@@ -34,9 +35,9 @@ class Failure(Exception):
     recoverable: ClassVar[bool] = False
 
     def __init__(self, message: str, hint: str, **fields: Any) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        # A path or a name of git's may have bytes that are no text; what leaves by an edge is text.
+        self.message, self.hint = (re.sub("[\ud800-\udfff]", "\ufffd", text) for text in (message, hint))
+        super().__init__(self.message)
         self.fields = fields
 
     def body(self, tool_name: str | None = None) -> dict[str, Any]:

@@ -16,7 +16,15 @@ from crewhall.tool import Tool
 Arguments = dict[str, Any]
 Path = tuple[str | int, ...]
 HUGE = 3 * 1024 * 1024
-NOUNS = {"workflow": "wf", "task": "tk", "agent": "ag", "message": "ms", "text": "ms"}
+NOUNS = {
+    "workflow": "wf",
+    "task": "tk",
+    "agent": "ag",
+    "message": "ms",
+    "text": "ms",
+    "workspace": "ws",
+    "template": "tp",
+}
 # By the name of an argument: which thing of the hall it names.
 NAMED = {
     "workflow_id": "wf",
@@ -26,6 +34,11 @@ NAMED = {
     "sender_id": "ag",
     "recipient_id": "ag",
     "claimed_by": "ag",
+    "workspace_id": "ws",
+    "template_id": "tp",
+    "from_workflow_id": "wf",
+    "task_ids": "tk",
+    "merge_commit": "commit",
     "reply_to_id": "ms",
     "message_ids": "ms",
     "thread_id": "th",
@@ -51,8 +64,9 @@ def furnish(hub: Hub, name: str = "ada") -> dict[str, str]:
     ask("checkpoint_add", task_id=task, type="progress", summary="Begun")
     letter = ask("message_send", sender_id=agent, recipient_id=agent, message_type="query", body="?")
     ask("repository_register", path="/srv/app")
-    ids = {"wf": workflow, "tk": task, "ag": agent, "ms": letter["id"], "th": letter["thread_id"]}
-    return ids | {"path": "/srv/app", "field": "body"}
+    template = ask("template_create", name="t", template={"tasks": tasks})["id"]
+    ids = {"wf": workflow, "tk": task, "ag": agent, "ms": letter["id"], "th": letter["thread_id"], "tp": template}
+    return ids | {"path": "/srv/app", "field": "body", "commit": "abc123"}
 
 
 def needed(tool: Tool, ids: dict[str, str]) -> Arguments:

@@ -51,6 +51,22 @@ CHECKPOINT = {
     "detail?": dict,
     "files_changed": [str],
 }
+WORKSPACE = {
+    "id": str,
+    "workflow_id": str,
+    "path": str,
+    "branch": str,
+    "base_branch?": str,
+    "task_ids": [str],
+    "status": ("active", "merged", "abandoned"),
+    "merge_commit?": str,
+}
+TEMPLATE = {
+    "id": str,
+    "name": str,
+    "description?": str,
+    "variables": [{"name": str, "description": str, "required": bool, "default?": str}],
+}
 REPOSITORY = {"id": str, "path": str, "name": str}
 AGENT = {
     "id": str,
@@ -98,6 +114,32 @@ RESULTS: dict[str, Any] = {
     # Checkpoint recording
     "checkpoint_add": {"id": str, "sequence": NUMBER},
     "checkpoint_list": {"checkpoints": [CHECKPOINT]},
+    # Context loading
+    "task_load_context": {
+        "workflow": {
+            "id": str,
+            "name": str,
+            "source_type": str,
+            "source_summary": str,
+            "plan_summary": str,
+            "status": str,
+            "max_parallel_tasks": NUMBER,
+        },
+        "current_task": {
+            "id": str,
+            "name": str,
+            "description": str,
+            "plan": dict,
+            "context": dict,
+            "checkpoints": [CHECKPOINT],
+            "status": str,
+        },
+        "prior_tasks": [{"id": str, "name": str, "outcome": str, "status": str}],
+        "sibling_tasks?": [{"id": str, "name": str, "status": str, "brief_summary?": str}],
+        "dependency_outcomes?": [{"task_id": str, "task_name": str, "outcome": str}],
+        "token_estimate": NUMBER,
+    },
+    "workflow_get_summary": {"summary": (str, dict), "token_estimate": NUMBER},
     # Orchestration queries
     "workflow_next_tasks": {
         "tasks": [
@@ -129,10 +171,19 @@ RESULTS: dict[str, Any] = {
         "pending": [{"id": str, "name": str, "status": str}],
         "completed": [{"id": str, "name": str, "outcome": str}],
     },
+    # Workspace management
+    "workspace_create": {"id": str},
+    "workspace_update": DONE,
+    "workspace_list": {"workspaces": [WORKSPACE]},
+    "task_assign_workspace": DONE,
     # Repository management
     "repository_register": {"id": str},
     "repository_list": {"repositories": [REPOSITORY]},
     "repository_get": REPOSITORY,
+    # Template management
+    "template_create": {"id": str},
+    "template_list": {"templates": [TEMPLATE]},
+    "template_apply": {"workflow_id": str},
     # Agent management
     "agent_register": {"id": str, "name": str, "status": ("online",)},
     "agent_heartbeat": {"success": bool, "next_heartbeat_ms": NUMBER},

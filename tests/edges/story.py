@@ -7,9 +7,11 @@ The story of seed 003, told by a client that knows the seed's parameters and res
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tests.edges.seed import RESULTS, TASK_STATUSES, misfit
+from tests.outside.repos import git, make_repository
 
 Body = dict[str, Any]
 Call = Callable[..., Body]
@@ -44,11 +46,15 @@ SEQUENCE = {task["name"]: task["sequence"] for task in PLAN["tasks"]}
 
 
 class Story:
-    """One telling. `advance` lets the hall's clock go on, where the teller holds it; then estimates are exact."""
+    """One telling, in a new git repository.
 
-    def __init__(self, ask: Call, advance: Callable[[float], None] | None = None) -> None:
+    `advance` lets the hall's clock go on, where the teller holds it; then estimates are exact.
+    """
+
+    def __init__(self, ask: Call, repository: Path, advance: Callable[[float], None] | None = None) -> None:
         self._ask = ask
         self._advance = advance
+        self.repository = make_repository(repository).root
         self.told: set[str] = set()
         self.elapsed_ms = 0
         self.agents: dict[str, str] = {}
@@ -70,9 +76,12 @@ class Story:
         self.plan()
         self.first_task()
         self.two_side_by_side()
+        self.memory()
+        self.places()
         self.talk()
         self.the_rest()
         self.the_end()
+        self.templates()
         assert self.told == set(RESULTS), "every tool had its part"
 
     # Progress, at every step
@@ -125,11 +134,11 @@ class Story:
     # The chapters
 
     def repositories(self) -> None:
-        made = self.call("repository_register", path="/srv/shop", name="shop")["id"]
-        assert self.call("repository_register", path="/srv/shop")["id"] == made
+        made = self.call("repository_register", path=self.repository, name="shop")["id"]
+        assert self.call("repository_register", path=self.repository)["id"] == made
         listed = self.call("repository_list", limit=5, offset=0)["repositories"]
-        assert [(one["id"], one["path"], one["name"]) for one in listed] == [(made, "/srv/shop", "shop")]
-        assert self.call("repository_get", path="/srv/shop") == listed[0]
+        assert [(one["id"], one["path"], one["name"]) for one in listed] == [(made, self.repository, "shop")]
+        assert self.call("repository_get", path=self.repository) == listed[0]
         assert self._ask("repository_get", path="/srv/other") == {"result": None}, "null, as an object carries it"
 
     def crew(self) -> None:
@@ -162,7 +171,7 @@ class Story:
 
     def plan(self) -> None:
         source = {"source_type": "github_issue", "source_ref": "https://x/1", "source_content": "We need a shop."}
-        where = {"repository_path": "/srv/shop", "max_parallel_tasks": 1, "auto_create_workspaces": False}
+        where = {"repository_path": self.repository, "max_parallel_tasks": 1, "auto_create_workspaces": False}
         made = self.call("workflow_create", name="shop", **source, **where)
         assert made["name"] == "shop" and made["max_parallel_tasks"] == 1
         self.workflow = made["id"]
@@ -172,7 +181,7 @@ class Story:
         assert set_plan["parallelizable_groups"] == 2
         found = self.call("workflow_get", id=self.workflow, include_tasks=True, include_task_summaries=False)
         assert found.items() >= (source | where | {"max_parallel_tasks": 2, "status": "ready"}).items()
-        listed = self.call("workflow_list", repository_path="/srv/shop", status=["ready"], limit=5, offset=0)
+        listed = self.call("workflow_list", repository_path=self.repository, status=["ready"], limit=5, offset=0)
         assert [one["id"] for one in listed["workflows"]] == [self.workflow] and listed["total"] == 1
         assert self.call("workflow_list", status=["planning"])["total"] == 0
         first = self.ready("design", recommended=1)
@@ -274,6 +283,97 @@ class Story:
         assert [(one["type"], one["summary"]) for one in noted] == [("error", "It broke"), ("replan", "Another colour")]
         assert noted[1]["id"] == made["checkpoint_id"]
         self.stands(**{name: "pending"})
+
+    def memory(self) -> None:
+        """Ada is at the api, and forgot all about it."""
+        task = self.tasks["api"]
+        noted = [self.call("checkpoint_add", task_id=task, type="progress", summary=f"Step {n}") for n in range(7)]
+        body = self.call("task_load_context", task_id=task)
+        workflow, current = body["workflow"], body["current_task"]
+        assert workflow.items() >= {"id": self.workflow, "name": "shop", "source_summary": "We need a shop."}.items()
+        assert workflow.items() >= {"source_type": "github_issue", "status": "in_progress"}.items()
+        assert workflow["plan_summary"].startswith("A shop") and workflow["max_parallel_tasks"] == 2
+        assert current.items() >= {"id": task, "name": "api", "description": "Do api."}.items()
+        assert current["plan"]["steps"] == ["one", "two"] and current["context"] == {"branch": "api"}
+        assert [one["id"] for one in current["checkpoints"]] == [one["id"] for one in noted[-5:]]
+        assert [(one["name"], one["outcome"]) for one in body["prior_tasks"]] == [
+            ("ui", "ui works"),
+            ("design", "design works"),
+        ]
+        assert [(one["name"], one["status"]) for one in body["sibling_tasks"]] == [("ui", "completed")]
+        assert [(one["task_name"], one["outcome"]) for one in body["dependency_outcomes"]] == [
+            ("design", "design works")
+        ]
+        self.parts_of_memory(task, body)
+        page = self.call("workflow_get_summary", id=self.workflow)
+        assert isinstance(page["summary"], dict) and page == self.call(
+            "workflow_get_summary", id=self.workflow, format="json"
+        )
+        text = self.call("workflow_get_summary", id=self.workflow, format="markdown")["summary"]
+        assert text.startswith("# shop") and "design works" in text
+
+    def parts_of_memory(self, task: str, body: Body) -> None:
+        """Each flag, and the budget."""
+        everything = {"all_checkpoints": True, "prior_task_full": True}
+        whole = self.call("task_load_context", task_id=task, include=everything, max_tokens=6000)
+        assert len(whole["current_task"]["checkpoints"]) == 7 > len(body["current_task"]["checkpoints"])
+        assert whole["prior_tasks"][0]["outcome_detail"] == {"tests": 3}
+        flags = ("workflow_plan", "workflow_summary", "prior_task_outcomes", "sibling_status", "dependency_outcomes")
+        asked = dict.fromkeys(flags, False) | {"recent_checkpoints": 2}
+        little = self._ask("task_load_context", task_id=task, include=asked, max_tokens=800)
+        assert little["workflow"]["plan_summary"] is little["workflow"]["source_summary"] is None
+        assert little["sibling_tasks"] is little["dependency_outcomes"] is None and little["prior_tasks"] == []
+        assert len(little["current_task"]["checkpoints"]) == 2
+        assert little["token_estimate"] < body["token_estimate"] < whole["token_estimate"] <= 6000
+        assert self._ask("task_load_context", task_id=task, max_tokens=499)["code"] == "INVALID_INPUT"
+
+    def places(self) -> None:
+        """A git worktree for the api, and one that nobody needs in the end."""
+        where = {"workflow_id": self.workflow, "base_branch": "main"}
+        path = f"{self.repository}-worktrees/api"
+        task_ids = [self.tasks["api"]]
+        made = self.call("workspace_create", **where, path=path, branch="shop-api", task_ids=task_ids)["id"]
+        assert git(path, "branch", "--show-current") == "shop-api"
+        other = self.call("workspace_create", **where, path=f"{path}-2", branch="shop-join")["id"]
+        assert self.call("task_assign_workspace", task_id=self.tasks["join"], workspace_id=other)["success"]
+        listed = {one["id"]: one for one in self.call("workspace_list", workflow_id=self.workflow)["workspaces"]}
+        assert {one: listed[one]["task_ids"] for one in listed} == {made: task_ids, other: [self.tasks["join"]]}
+        assert listed[made].items() >= {"path": path, "branch": "shop-api", "base_branch": "main"}.items()
+        assert self._ask("workspace_update", id=made, status="merged")["code"] == "INVALID_INPUT"
+        commit = git(self.repository, "rev-parse", "HEAD")
+        assert self.call("workspace_update", id=made, status="merged", merge_commit=commit)["success"]
+        assert self.call("workspace_update", id=other, status="abandoned")["success"]
+        ended = self.call("workspace_list", workflow_id=self.workflow, status=["merged"])["workspaces"]
+        assert [(one["id"], one["merge_commit"]) for one in ended] == [(made, commit)]
+        assert self.call("workspace_list", workflow_id=self.workflow, status=["active"])["workspaces"] == []
+        assert git(self.repository, "worktree", "list").count("\n") == 0, "the repository's own alone is left"
+
+    def templates(self) -> None:
+        """The shop again, and one with a name."""
+        again = self.call("template_create", name="shop", description="As before", from_workflow_id=self.workflow)["id"]
+        variables = [
+            {"name": "what", "description": "To build", "required": True},
+            {"name": "how", "description": "Its style", "required": False, "default": "plain"},
+        ]
+        tasks = [
+            planned("build {{what}}", 1, parallel_group="g") | {"description": "A {{how}} {{what}}."},
+            planned("test {{what}}", 2, "build {{what}}"),
+        ]
+        told = {"name": "thing", "template": {"tasks": tasks, "variables": variables}}
+        thing = self.call("template_create", **told)["id"]
+        listed = {one["id"]: one for one in self.call("template_list")["templates"]}
+        assert listed[again]["description"] == "As before"
+        assert [one["default"] for one in listed[thing]["variables"]] == [None, "plain"]
+        made = self.call("template_apply", template_id=again, workflow_name="shop 2")["workflow_id"]
+        (design,) = self.call("workflow_next_tasks", workflow_id=made)["tasks"]
+        assert design["name"] == "design"
+        where = {"repository_path": self.repository, "max_parallel_tasks": 4}
+        given = {"template_id": thing, "workflow_name": "boat", "variables": {"what": "boat"}, **where}
+        boat = self.call("template_apply", **given)["workflow_id"]
+        assert self.call("workflow_get", id=boat).items() >= ({"name": "boat", "status": "ready"} | where).items()
+        body = self.call("workflow_next_tasks", workflow_id=boat)
+        assert [(one["name"], one["description"]) for one in body["tasks"]] == [("build boat", "A plain boat.")]
+        assert self._ask("template_apply", template_id=thing, workflow_name="x")["code"] == "INVALID_INPUT"
 
     def talk(self) -> None:
         lead, ada, bob, cyd = (self.agents[name] for name in ("lead", "ada", "bob", "cyd"))

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -17,6 +18,7 @@ from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Live, eventually
 from tests.edges.lab import Lab
 from tests.edges.ways import ACCEPT, META, MODERN, mcp
+from tests.outside.repos import make_repository
 
 ERAS = (MODERN, "2025-11-25", "2025-06-18")
 Serve = Callable[..., Live]
@@ -54,9 +56,9 @@ def test_the_list_has_a_fixed_order_schemas_and_annotations(live: Live, era: str
         assert first["ttlMs"] > 0 and first["cacheScope"] == "private"
 
 
-def workflow_with_a_task(live: Live) -> tuple[str, str]:
+def workflow_with_a_task(live: Live, **more: Any) -> tuple[str, str]:
     """A workflow that is ready, and its only task."""
-    asked = {"name": "w", "source_type": "prompt", "source_content": "x"}
+    asked = {"name": "w", "source_type": "prompt", "source_content": "x", **more}
     made: str = live.hub.call("workflow_create", asked, OPERATOR)["id"]
     tasks = [{"name": "t", "description": "x", "sequence": 1}]
     live.hub.call(
@@ -66,7 +68,8 @@ def workflow_with_a_task(live: Live) -> tuple[str, str]:
 
 
 @sqlite
-def test_results_fit_their_output_schemas(live: Live) -> None:
+def test_results_fit_their_output_schemas(live: Live, tmp_path: Path) -> None:
+    repository = make_repository(tmp_path / "repository").root
     agent = live.hub.call("agent_register", {"name": "a", "runtime": "codex"}, OPERATOR)["id"]
     made, task = workflow_with_a_task(live)
     message = {"sender_id": agent, "recipient_id": "operator", "message_type": "query", "body": {"a": 1}}
@@ -75,6 +78,7 @@ def test_results_fit_their_output_schemas(live: Live) -> None:
     more = {"name": "more", "description": "x", "sequence": 1}
     spare = live.hub.call("workflow_add_tasks", {"id": made, "tasks": [{**more, "name": "spare"}]}, OPERATOR)
     begin = {"name": "w", "source_type": "prompt", "source_content": "x"}
+    placed, placed_task = workflow_with_a_task(live, repository_path=repository)
     unplanned, unwanted = (live.hub.call("workflow_create", begin, OPERATOR)["id"] for _ in range(2))
     calls: dict[str, dict[str, Any]] = {
         "agent_get": {"id": agent},
@@ -104,6 +108,20 @@ def test_results_fit_their_output_schemas(live: Live) -> None:
         "checkpoint_list": {"task_id": task},
         "task_get": {"id": task, "include_checkpoints": True},
         "text_read": {"id": task, "field": "description"},
+        "task_load_context": {"task_id": task, "include": {"prior_task_full": True}},
+        "workflow_get_summary": {"id": made},
+        "workspace_create": {"workflow_id": placed, "branch": "b"},
+        "workspace_list": {"workflow_id": placed},
+        "workspace_forecast": {"workflow_id": placed},
+        "task_assign_workspace": {"task_id": placed_task, "workspace_id": "$workspace"},
+        "workspace_update": {"id": "$workspace", "status": "abandoned"},
+        "file_reserve": {"agent_id": agent, "paths": ["a.py"], "repository_path": repository},
+        "file_reservations": {},
+        "file_release": {"agent_id": agent},
+        "template_create": {"name": "t", "from_workflow_id": made},
+        "template_get": {"id": "$template"},
+        "template_list": {},
+        "template_apply": {"template_id": "$template", "workflow_name": "w"},
         "task_replan": {"id": task, "reason": "r", "new_plan": plan},
         "task_release": {"task_id": task, "agent_id": agent},
         "message_send": message,
@@ -121,9 +139,16 @@ def test_results_fit_their_output_schemas(live: Live) -> None:
         "agent_register": {"name": "b", "runtime": "custom"},
     }
     assert set(calls) == {tool.name for tool in live.hub.registry.tools}
+    learnt: dict[str, str] = {}
     for name, arguments in calls.items():
-        result = mcp(live, MODERN, "tools/call", {"name": name, "arguments": arguments})["result"]
+        filled = {
+            key: learnt.get(value, value) if isinstance(value, str) else value for key, value in arguments.items()
+        }
+        result = mcp(live, MODERN, "tools/call", {"name": name, "arguments": filled})["result"]
+        assert not result["isError"], (name, result)
         jsonschema_rs.validate(live.hub.registry.find(name).output_schema, result["structuredContent"])
+        if name in ("workspace_create", "template_create"):
+            learnt[f"${name.removesuffix('_create')}"] = result["structuredContent"]["id"]
     nothing = mcp(live, MODERN, "tools/call", {"name": "repository_get", "arguments": {"path": "/x"}})["result"]
     jsonschema_rs.validate(live.hub.registry.find("repository_get").output_schema, nothing["structuredContent"])
 

@@ -21,6 +21,7 @@ from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR
 from crewhall.tool import Family, Registry
 from tests.conftest import Agent, Live, eventually
+from tests.edges.samples import furnish
 from tests.edges.ways import ACCEPT, META, MODERN, mcp
 from tests.edges.wire import ERAS, assert_alive
 
@@ -102,6 +103,7 @@ OF_WORK = [
     "crewhall://agents",
     "crewhall://events",
     "crewhall://repositories",
+    "crewhall://templates",
     "crewhall://workflows",
     "crewhall://agents/{id}",
     "crewhall://tasks/{task_id}/checkpoints",
@@ -109,9 +111,16 @@ OF_WORK = [
     "crewhall://agents/{agent_id}/inbox",
     "crewhall://tasks/{id}",
     "crewhall://workflows/{workflow_id}/tasks",
+    "crewhall://tasks/{task_id}/context",
+    "crewhall://templates/{id}",
     "crewhall://workflows/{id}",
+    "crewhall://workflows/{id}/summary",
     "crewhall://workflows/{workflow_id}/progress",
+    "crewhall://workflows/{workflow_id}/workspaces",
     "join_hall",
+    "plan_workflow",
+    "take_next_task",
+    "resume_task",
     "catch_up",
     "leave_hall",
 ]
@@ -415,6 +424,47 @@ def test_an_agent_completes_by_its_id_or_its_name(live: Live, era: str) -> None:
         assert suggested(live, era, ref, argument, "a%") == [ids["a%b"]]
         for nothing in ("_d", "ad_", "' OR 1=1 --", "ada" * 100_000):
             assert suggested(live, era, ref, argument, nothing) == []
+
+
+@each_era
+def test_workflows_tasks_and_templates_complete_by_id_or_name(live: Live, era: str) -> None:
+    def ask(tool: str, **arguments: Any) -> dict[str, Any]:
+        return live.hub.call(tool, arguments, OPERATOR)
+
+    workflow, other = (
+        ask("workflow_create", name=name, source_type="prompt", source_content="x")["id"] for name in ("shop", "boat")
+    )
+    tasks = [{"name": name, "description": "", "sequence": 1} for name in ("api", "app", "übung")]
+    ask("workflow_set_plan", id=workflow, plan={"summary": "", "approach": "", "tasks": tasks})
+    named = {task["name"]: task["id"] for task in ask("task_list", workflow_id=workflow)["tasks"]}
+    template = ask("template_create", name="again", from_workflow_id=workflow)["id"]
+    for ref, argument, known in (
+        ("resume_task", "task_id", named),
+        ("crewhall://tasks/{task_id}/context", "task_id", named),
+        ("take_next_task", "workflow_id", {"shop": workflow, "boat": other}),
+        ("crewhall://workflows/{id}/summary", "id", {"shop": workflow, "boat": other}),
+        ("crewhall://templates/{id}", "id", {"again": template}),
+    ):
+        assert set(suggested(live, era, ref, argument, "")) == set(known.values())
+        for name, found in known.items():
+            assert suggested(live, era, ref, argument, name) == [found]
+            assert suggested(live, era, ref, argument, found[:-1]) == [found]
+    assert set(suggested(live, era, "resume_task", "task_id", "ap")) == {named["api"], named["app"]}
+
+
+@each_era
+def test_what_an_agent_wants_to_look_at_is_a_resource(live: Live, era: str) -> None:
+    ids = furnish(live.hub)
+    for uri, tool, arguments in (
+        (f"crewhall://workflows/{ids['wf']}", "workflow_get", {"id": ids["wf"]}),
+        (f"crewhall://workflows/{ids['wf']}/summary", "workflow_get_summary", {"id": ids["wf"]}),
+        (f"crewhall://workflows/{ids['wf']}/workspaces", "workspace_list", {"workflow_id": ids["wf"]}),
+        (f"crewhall://tasks/{ids['tk']}", "task_get", {"id": ids["tk"]}),
+        (f"crewhall://tasks/{ids['tk']}/context", "task_load_context", {"task_id": ids["tk"]}),
+        (f"crewhall://agents/{ids['ag']}/inbox", "message_list", {"agent_id": ids["ag"]}),
+        (f"crewhall://templates/{ids['tp']}", "template_get", {"id": ids["tp"]}),
+    ):
+        assert read(live, era, uri) == live.hub.call(tool, arguments, OPERATOR), uri
 
 
 @each_era

@@ -75,6 +75,8 @@ DEFAULTS: list[tuple[str, Body, str, Any, Any, tuple[str, Body] | None]] = [
     ("task_get", {"id": "$failed"}, "include_checkpoints", False, True, None),
     ("task_get", {"id": "$failed", "include_checkpoints": True}, "checkpoint_limit", 30, 29, None),  # all of them
     ("workflow_next_tasks", {"workflow_id": "$workflow"}, "include_failed", True, False, None),
+    ("task_load_context", {"task_id": "$failed"}, "max_tokens", 8000, 600, None),
+    ("workflow_get_summary", {"id": "$workflow"}, "format", "json", "markdown", None),
     ("agent_register", NEW_AGENT, "role", "worker", "coordinator", ("agent_get", {"id": "$id"})),
     ("message_send", LETTER, "priority", "normal", "high", ("message_get", {"id": "$id", "mark_read": False})),
     ("message_list", {"agent_id": "$ada"}, "status", "unread", "read", None),
@@ -123,6 +125,8 @@ ENUMS: list[tuple[str, Body, str, tuple[str, ...]]] = [
     ("task_update_status", {"id": "$pending", "outcome": "o", "error": "e"}, "status", TASK_STATUSES),
     ("checkpoint_add", {"task_id": "$failed", "summary": "s"}, "type", CHECKPOINT_TYPES),
     ("checkpoint_list", {"task_id": "$failed", "type": [""]}, "type.0", CHECKPOINT_TYPES),
+    ("workflow_get_summary", {"id": "$workflow"}, "format", ("json", "markdown")),
+    ("workspace_list", {"workflow_id": "$workflow", "status": [""]}, "status.0", ("active", "merged", "abandoned")),
     ("agent_register", NEW_AGENT, "runtime", RUNTIMES),
     ("agent_register", NEW_AGENT, "role", ROLES),
     ("agent_heartbeat", {"agent_id": "$ada"}, "status", ("online", "busy")),

@@ -34,18 +34,18 @@ def asking(way: Way, live: Live, tool: str, **arguments: Any) -> Body:
 
 
 @pytest.mark.parametrize("way", REQUESTS.values(), ids=REQUESTS)
-def test_a_seed_client_runs_a_workflow_by(way: Way, held: Live, clock: Clock) -> None:
-    Story(partial(asking, way, held), clock.advance).tell()
+def test_a_seed_client_runs_a_workflow_by(way: Way, held: Live, clock: Clock, tmp_path: Path) -> None:
+    Story(partial(asking, way, held), tmp_path / "shop", clock.advance).tell()
 
 
-def test_a_seed_client_runs_a_workflow_over_the_bridge(bridge: Stdio, clock: Clock) -> None:
+def test_a_seed_client_runs_a_workflow_over_the_bridge(bridge: Stdio, clock: Clock, tmp_path: Path) -> None:
     """Without a token: the agents are named by the arguments, as the seed has it."""
-    Story(bridge.call, clock.advance).tell()
+    Story(bridge.call, tmp_path / "shop", clock.advance).tell()
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_seed_client_begins_a_workflow_with_commands_as_processes(held: Live, clock: Clock) -> None:
-    story = Story(partial(asking, by_cli, held), clock.advance)
+def test_a_seed_client_begins_a_workflow_with_commands_as_processes(held: Live, clock: Clock, tmp_path: Path) -> None:
+    story = Story(partial(asking, by_cli, held), tmp_path / "shop", clock.advance)
     story.crew()
     story.plan()
 
@@ -60,4 +60,4 @@ def test_a_seed_client_runs_a_workflow_with_commands_and_no_hub(database: str, t
         assert code == exit_code(body)
         return body
 
-    Story(ask).tell()
+    Story(ask, tmp_path / "shop").tell()

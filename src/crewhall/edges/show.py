@@ -10,7 +10,9 @@ CELL = 44
 
 
 def result(body: Mapping[str, Any]) -> str:
-    """A tool's body: its list as a table, its other facts below."""
+    """A tool's body: its list as a table, its other facts below; one with objects in it, fact by fact."""
+    if any(isinstance(value, dict) and _block(value) for value in body.values()):
+        return facts(body)
     tables = [(key, value) for key, value in body.items() if isinstance(value, list) and value and _is_rows(value)]
     plain = {key: value for key, value in body.items() if key not in dict(tables)}
     parts = [(f"{key.replace('_', ' ')}:\n" if len(tables) > 1 else "") + table(rows) for key, rows in tables]
@@ -35,9 +37,28 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def facts(body: Mapping[str, Any]) -> str:
-    """One fact a line."""
-    width = max((len(name) for name in body), default=0)
-    return "\n".join(f"{name.replace('_', ' ').ljust(width)}  {_text(name, value)}" for name, value in body.items())
+    """One fact a line; what has parts of its own, or lines, stands below its name."""
+    body = {_text("", name): value for name, value in body.items()}
+    blocks = {name: _block(value) for name, value in body.items()}
+    width = max((len(name) for name in body if blocks[name] is None), default=0)
+    return "\n".join(_fact(name.replace("_", " "), value, blocks[name], width) for name, value in body.items())
+
+
+def _fact(name: str, value: Any, block: str | None, width: int) -> str:
+    if block is None:
+        return f"{name.ljust(width)}  {_text(name.replace(' ', '_'), value)}"
+    return f"{name}:\n{textwrap.indent(block, '  ')}"
+
+
+def _block(value: Any) -> str | None:
+    """A value that takes several lines: an object, rows, a text with lines."""
+    if isinstance(value, dict) and not all(isinstance(one, int) for one in value.values()):
+        return facts(value)
+    if isinstance(value, list) and value and _is_rows(value):
+        return table(value)
+    if isinstance(value, str) and "\n" in value.strip():
+        return "\n".join(_text("", line) for line in value.strip().split("\n"))
+    return None
 
 
 def event(told: Mapping[str, Any]) -> str:

@@ -98,8 +98,20 @@ def _typed(schema: dict[str, Any], texts: list[str]) -> Any:
         return value if isinstance(value, dict) else texts[0]
     value = _from_file(texts[0][1:]) if texts[0].startswith("@") else _json(texts[0])
     if isinstance(value, str):
-        raise InvalidInput(f"'{texts[0][:60]}' is no JSON", hint="Give JSON in quotes, or @FILE for what a file holds.")
+        hint = "Give JSON in quotes, or @FILE for what a file holds."
+        if Path(texts[0][:200]).is_file():
+            hint = f"It is a file: @{texts[0]} gives what it holds."
+        raise InvalidInput(f"'{texts[0][:60]}' is no JSON{_where(texts[0])}", hint=hint)
     return [value] if items and isinstance(value, dict) else value
+
+
+def _where(text: str) -> str:
+    """What is wrong with a text that begins as JSON does, and where."""
+    try:
+        json.loads(text)
+    except ValueError as error:
+        return f": {error}" if text.strip()[:1] in "{[" else ""
+    return ""
 
 
 def _from_file(name: str) -> Any:

@@ -69,6 +69,7 @@ def test_of_many_who_claim_at_once_one_wins_and_the_others_hear_who(hubs: list[H
         answers = at_once(*steps)
         (winner,) = (agent for agent, answer in zip(agents, answers, strict=True) if answer["success"])
         lost = {"success": False, "already_claimed_by": winner, "claim_epoch": None, "lease_expires_at": None}
+        lost |= {"workspace": None, "workspace_problem": None}
         assert [answer for answer in answers if not answer["success"]] == [lost] * 8
         assert task_of(hubs[0], work.task, "claimed_by", "claim_epoch") == (winner, 1)
         assert len(happened(hubs[0], work.task, "task.claimed")) == 1

@@ -52,6 +52,8 @@ def test_a_claim_makes_the_agent_busy_and_leaves_the_tasks_status_alone(hub: Hub
         "already_claimed_by": None,
         "claim_epoch": 1,
         "lease_expires_at": clock.now + LEASE * 1000,
+        "workspace": None,
+        "workspace_problem": None,
     }
     held = ("status", "claimed_by", "claim_epoch", "claimed_at", "lease_expires_at", "started_at")
     assert task_of(hub, work.task, *held) == ("pending", bob, 1, clock.now, clock.now + LEASE * 1000, None)
@@ -94,6 +96,8 @@ def test_a_task_that_someone_else_holds_names_its_holder(hub: Hub, database: str
         "already_claimed_by": bob,
         "claim_epoch": None,
         "lease_expires_at": None,
+        "workspace": None,
+        "workspace_problem": None,
     }
     assert task_of(hub, work.task, "claimed_by", "claim_epoch") == (bob, 1)
     assert agent_of(hub, eve, "status", "current_task_id") == ("online", None)

@@ -208,7 +208,7 @@ def test_recommended_tasks_touch_no_files_of_each_other_and_nothing_is_left_out_
     ready: list[list[str]], running: list[list[str]], slots: int
 ) -> None:
     candidates = [(f"t{number}", files) for number, files in enumerate(ready)]
-    chosen = recommended(candidates, running, slots)
+    chosen = recommended(candidates, [(f"r{number}", files) for number, files in enumerate(running)], slots)
     files = dict(candidates)
     assert len(chosen) <= slots and chosen == sorted(chosen, key=lambda one: int(one[1:]))
     for number, one in enumerate(chosen):
@@ -225,13 +225,20 @@ def test_many_and_hostile_patterns_are_given_up_in_time() -> None:
         (f"t{number}", [f"src/{number}/*.py", *(f"src/{number}/{n}" for n in range(99))]) for number in range(900)
     ]
     began = time.process_time()
-    chosen = recommended(candidates, [hostile], 900)
+    chosen = recommended(candidates, [("r", hostile)], 900)
     assert time.process_time() - began < 5
     assert 0 < len(chosen) < 900, "what could not be compared in time is left out"
 
 
 def test_tasks_without_files_are_all_recommended() -> None:
-    assert len(recommended([(f"t{number}", []) for number in range(900)], [["src/*"]], 800)) == 800
+    assert len(recommended([(f"t{number}", []) for number in range(900)], [("r", ["src/*"])], 800)) == 800
+
+
+def test_tasks_whose_work_conflicts_are_not_recommended_together() -> None:
+    ready: list[tuple[str, list[str]]] = [(name, []) for name in "abcd"]
+    clashes = {"a": {"c"}, "c": {"a"}, "d": {"r"}, "r": {"d"}}
+    assert recommended(ready, [("r", [])], 4, clashes) == ["a", "b"]
+    assert recommended(ready[1:], [], 4, clashes) == ["b", "c", "d"]
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,7 @@ def test_a_task_has_the_seeds_fields(operator: Ask, clock: Clock) -> None:
         "claimed_at": None,
         "lease_expires_at": None,
         "checkpoint_count": 0,
+        "workspace_id": None,
         "started_at": None,
         "finished_at": None,
         "created_at": clock.now,
@@ -349,6 +350,8 @@ def test_an_agent_that_begins_a_free_task_holds_it_and_an_end_lets_go(hub: Hub, 
         "already_claimed_by": ada.id,
         "claim_epoch": None,
         "lease_expires_at": None,
+        "workspace": None,
+        "workspace_problem": None,
     }
     move(ada.call, found["a"], "in_progress", "completed")
     assert operator("task_get", id=found["a"])["claimed_by"] is None

@@ -532,7 +532,7 @@ TOOLS: dict[str, dict[str, Any]] = {  # a good call of each, with every argument
     "workflow_set_parallelism": {"id": "WF", "max_parallel_tasks": 3, "auto_create_workspaces": False},
     "task_get": {"id": "TK", "include_checkpoints": True, "checkpoint_limit": 3},
     "task_list": {"workflow_id": "WF", "status": ["blocked"], "claimed_by": "ag_x", "limit": 3, "cursor": "0:0"},
-    "task_get_available": {"agent_id": "AG", "workflow_id": "WF", "limit": 3, "offset": 0},
+    "task_get_available": {"agent_id": "AG", "workflow_id": "WF", "limit": 3, "offset": 0, "repository_path": "/r"},
     "task_claim": {"task_id": "TK", "agent_id": "AG"},
     "task_release": {"task_id": "TK", "agent_id": "AG", "reason": "why", "claim_epoch": 1},
     "task_set_plan": {"id": "TK", "plan": HOW, "context": {"k": 1}, "claim_epoch": 1},

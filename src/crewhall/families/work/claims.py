@@ -248,6 +248,7 @@ def _expire(tx: Tx, lapsed: Row, now: int) -> None:
         return  # it is back
     for task in tasks:
         put_back(tx, task, "expired", now, reason=reason)
+    tx.run("reservations_drop", agent_id=agent["id"])
     tx.run("agent_turn", id=agent["id"], status="offline", task=None, now=now)
     if agent["status"] != "offline":
         tx.event("agent.expired", agent["id"], before=agent["status"], after="offline")

@@ -5,11 +5,13 @@ from typing import Literal
 from crewhall.errors import NotFound
 from crewhall.store.transaction import Look, Row, Tx
 
-Kind = Literal["agent", "message", "task", "workflow"]
+Kind = Literal["agent", "message", "task", "template", "workflow", "workspace"]
 HINTS: dict[Kind, str] = {
     "agent": "agent_list shows the agents; agent_register makes one.",
     "message": "message_list shows the messages of an inbox.",
     "task": "task_list and workflow_next_tasks show a workflow's tasks.",
+    "template": "template_list shows the templates; template_create makes one.",
+    "workspace": "workspace_list shows the workspaces of a workflow; workspace_create makes one.",
     "workflow": "workflow_list shows the workflows; workflow_create makes one.",
 }
 

@@ -36,11 +36,11 @@ def _fits(path: str) -> str:
 
 Path = Annotated[str, Field(min_length=1, max_length=PATH_BYTES), AfterValidator(_fits)]
 AgentId = Annotated[str, Suggest("agent_ids"), Field(max_length=100, description="An agent's id, ag_…")]
-TaskId = Annotated[str, Field(max_length=100, description="A task's id, tk_…")]
+TaskId = Annotated[str, Suggest("task_ids"), Field(max_length=100, description="A task's id, tk_…")]
 Me = Annotated[
     str,
     Acting(),
-    Field(max_length=100, description="Your agent id. Leave it out if you connect with your own token."),
+    Field(max_length=100, description="Your agent id; left out if you have a token of your own."),
 ]
 Capabilities = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=100)]],

@@ -12,7 +12,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import from_json
 
+from crewhall.declared import Suggest
 from crewhall.families.work.model import Name, Path, Word
+from crewhall.families.work.model_workspace import Place
 from crewhall.families.work.texts import LIST_TEXT_BYTES, WHOLE_BYTES, Cut, cut
 from crewhall.store.transaction import Row
 from crewhall.tool import Result
@@ -35,7 +37,7 @@ TASK_STATUSES: tuple[TaskStatus, ...] = (
 )
 FINISHED = ("completed", "skipped")
 
-WorkflowId = Annotated[str, Field(max_length=100, description="A workflow's id, wf_…")]
+WorkflowId = Annotated[str, Suggest("workflow_ids"), Field(max_length=100, description="A workflow's id, wf_…")]
 Text = Annotated[str, Field(max_length=100_000)]
 Source = Annotated[str, Field(max_length=1_000_000, description="The prompt or issue itself.")]
 Short = Annotated[str, Field(min_length=1, max_length=2_000)]
@@ -48,7 +50,7 @@ MaxParallel = Annotated[
 AutoCreate = Annotated[bool, Field(description="Give each parallel task a git worktree of its own.")]
 Epoch = Annotated[
     int,
-    Field(ge=1, le=2**31 - 1, description="Your claim's epoch, from task_claim: the write is refused if it is over."),
+    Field(ge=1, le=2**31 - 1, description="Of your claim, from task_claim: refused once that is over."),
 ]
 PageCursor = Annotated[str, Field(min_length=1, max_length=200, description="next_cursor of the page before.")]
 
@@ -217,6 +219,7 @@ class Task(Result):
     claimed_at: int | None
     lease_expires_at: int | None
     checkpoint_count: int
+    workspace_id: str | None
     started_at: int | None
     finished_at: int | None
     created_at: int
@@ -302,6 +305,8 @@ class Claim(Result):
     already_claimed_by: str | None = Field(description="Who holds it, when that is someone else.")
     claim_epoch: int | None = Field(description="Of your claim; give it with your writes to be told when it is over.")
     lease_expires_at: int | None = Field(description="When the claim lapses unless you call or beat before.")
+    workspace: Place | None = Field(description="Where to do it, when the workflow gives each task a git worktree.")
+    workspace_problem: str | None = Field(description="Why there is no worktree; the claim is yours all the same.")
 
 
 class NextTask(Result):

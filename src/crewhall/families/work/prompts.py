@@ -1,13 +1,15 @@
 """Prompts: what a person asks of an agent in the hall, said so that it can be done with the tools, step by step."""
 
 import json
+import re
 from typing import Annotated
 
 from pydantic import Field
 
 from crewhall.declared import Suggest
 from crewhall.families.work.family import work
-from crewhall.families.work.model import AgentId, Cursor, Name, Role, Runtime, Word
+from crewhall.families.work.model import AgentId, Cursor, Name, Role, Runtime, TaskId, Word
+from crewhall.families.work.model_task import MaxParallel, SourceType, WorkflowId
 
 # What other agents wrote reaches the reader of a list; it must not pass for the person's own words.
 MANNERS = """\
@@ -33,6 +35,92 @@ that is below 0): what happened lately.
 
 Then tell me in a few lines your id, who else is here, and what happened that matters to us. Change nothing else yet.
 When I say that we are done, call agent_unregister(id=your id).
+
+{MANNERS}
+"""
+
+
+@work.prompt("plan_workflow")
+def plan_workflow(
+    source: Annotated[str, Field(min_length=1, max_length=100_000, description="The issue: its text, URL or number.")],
+    source_type: Annotated[SourceType, Field(description="Where it comes from.")] = "github_issue",
+    max_parallel_tasks: Annotated[MaxParallel, Field(description="How many agents are to work at once.")] = 3,
+) -> str:
+    """Plan a workflow from an issue, so that several agents can work on it side by side."""
+    return f"""\
+Plan this as a workflow in the hall, with Crewhall's tools. It comes from {source_type}:
+
+{fenced(source)}
+
+1. Read the whole of it, by its URL or number if that is all you have, and the code that it is about. Ask me what \
+is unclear before you plan.
+2. workflow_create(name=a short title, source_type={_said(source_type)}, source_content=its text as it is, \
+source_ref=its URL or number, max_parallel_tasks={max_parallel_tasks}, auto_create_workspaces=true if tasks will run \
+side by side in this repository).
+3. Cut the work into tasks that one agent can finish in an hour or less, each with a description that says when it \
+is done. Tasks that can run side by side share a sequence and touch different files; name those in \
+files_likely_affected. A task that needs another's result names it in depends_on.
+4. workflow_set_plan(id=the workflow's id, plan=the summary, the approach, these tasks, the risks and assumptions).
+5. workflow_next_tasks(workflow_id=the workflow's id), and show me the plan with what can begin now. Begin nothing \
+yet.
+
+{MANNERS}
+"""
+
+
+@work.prompt("take_next_task")
+def take_next_task(
+    name: Annotated[Name, Field(description="What you are called in the hall.")],
+    runtime: Annotated[Runtime, Field(description="The program that you run in.")] = "claude_code",
+    workflow_id: Annotated[WorkflowId, Field(description="The workflow; any if left out.")] | None = None,
+) -> str:
+    """Take the next task that is free, do it, and report how it went."""
+    only = f", workflow_id={_said(workflow_id)}" if workflow_id else ""
+    return f"""\
+Take the next task of the hall and do it, with Crewhall's tools:
+
+1. agent_register(name={_said(name)}, runtime={_said(runtime)}, workspace_path=the directory you work in) if you are \
+not in the hall yet. Keep the id it returns.
+2. task_get_available(agent_id=your id, repository_path=the directory you work in{only}), and \
+task_claim(task_id=the first one's id, agent_id=your id). When success is false another has it: take the next. When \
+there is none, tell me and stop. Keep the claim_epoch. When workspace_problem says to ask again, claim it again.
+3. When the claim names a workspace, work in its path, on its branch, and nowhere else; first merge what merge_first \
+names. Otherwise file_reserve(agent_id=your id, paths=what you will change) before you change a file.
+4. task_load_context(task_id=its id): the plan, what others did before you, and what the task depends on.
+5. task_set_plan(id=its id, plan=how you will do it), task_update_status(id=its id, status="in_progress"), and begin. \
+After each step, decision and error: checkpoint_add(task_id=its id, type="progress", summary=what is done and what \
+is next). Give your claim_epoch with each of these.
+6. When its description is met and the checks pass, commit, and \
+task_update_status(id=its id, status="completed", outcome=what was done and where). When it cannot be done: \
+status="failed" and the error.
+
+STALE_CLAIM means that the task is another's now: stop working on it. {MANNERS}
+"""
+
+
+@work.prompt("resume_task")
+def resume_task(
+    task_id: Annotated[TaskId, Field(description="The task; the one that you hold if left out.")] | None = None,
+    agent_id: Annotated[AgentId, Field(description="Who you are in the hall, if you have no token of your own.")]
+    | None = None,
+) -> str:
+    """Go on with a task after your memory was cleared, or when you take it over from another."""
+    given = ", ".join(f"{name}={_said(one)}" for name, one in (("task_id", task_id), ("agent_id", agent_id)) if one)
+    return f"""\
+You were at work on a task of the hall, and your memory of it is gone. The hall remembers. Go on with Crewhall's tools:
+
+1. task_load_context({given}). If it does not know which agent you are, agent_list() shows who is here: you are the \
+one with your name or in your directory; then task_load_context(agent_id=your id).
+2. Read what it gives before you do anything: current_task with its plan, its newest checkpoints and its workspace; \
+dependency_outcomes and prior_tasks for what others did; left_out for what did not fit, which text_read gives.
+3. Look at the files as they are now: `git status` and `git diff` in the workspace's path, or in this repository. They \
+may be ahead of the last checkpoint.
+4. task_claim(task_id=its id, agent_id=your id: claimed_by, if you gave no task_id): what is yours stays yours, and \
+what lapsed is yours again. When success is false it is another's: tell me, and stop. Keep the claim_epoch.
+5. checkpoint_add(task_id=its id, type="recovery", summary=where it stands and what you will do next, \
+claim_epoch=the one you keep), and go on from there, with the claim_epoch in each call that has one. Do nothing over \
+that a checkpoint says is done, and keep to the decisions that are noted.
+6. If unread_messages is not 0: message_list(agent_id=your id).
 
 {MANNERS}
 """
@@ -74,6 +162,13 @@ Leave the hall in good order, with Crewhall's tools:
 
 {MANNERS}
 """
+
+
+def fenced(text: str) -> str:
+    """A text between lines that do not occur in it, so that nothing in it ends it."""
+    longest = max((len(run) for run in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{text}\n{fence}"
 
 
 def _said(value: str) -> str:

@@ -18,7 +18,7 @@ INSERT INTO task_capability (task_id, capability) VALUES (:task_id, :capability)
 SELECT task.id, workflow_id, task.name, description, task.status, sequence, place, parallel_group,
        estimated_complexity, files_likely_affected, dependency_count, waits_for, plan, context, outcome,
        outcome_detail, error, claimed_by, claim_epoch, claimed_at, agent.lease_until AS lease_expires_at,
-       checkpoint_count, started_at, finished_at, task.created_at, task.updated_at
+       checkpoint_count, workspace_id, started_at, finished_at, task.created_at, task.updated_at
   FROM task LEFT JOIN agent ON agent.id = task.claimed_by
  WHERE task.id = :id;
 
@@ -31,7 +31,7 @@ SELECT workflow_id FROM task WHERE id = :id;
 SELECT task.id, workflow_id, task.name, description, task.status, sequence, place, parallel_group,
        estimated_complexity, files_likely_affected, dependency_count, waits_for, plan, context, outcome,
        outcome_detail, error, claimed_by, claim_epoch, claimed_at, agent.lease_until AS lease_expires_at,
-       checkpoint_count, started_at, finished_at, task.created_at, task.updated_at
+       checkpoint_count, workspace_id, started_at, finished_at, task.created_at, task.updated_at
   FROM task LEFT JOIN agent ON agent.id = task.claimed_by
  WHERE workflow_id = :workflow_id
    AND (sequence > :sequence OR (sequence = :sequence AND place > :place))
@@ -50,10 +50,12 @@ SELECT count(*) AS total
    AND (CAST(:claimed_by AS text) IS NULL OR claimed_by = :claimed_by);
 
 -- name: workflows_available
--- Workflows that go on, the oldest first, with a task that is ready and held by no one; perhaps one of them.
+-- Workflows that go on, the oldest first, with a task that is ready and held by no one; perhaps one of them,
+-- or those of one repository.
 SELECT id, created_at
   FROM workflow
  WHERE status IN ('ready', 'in_progress') AND (CAST(:workflow_id AS text) IS NULL OR id = :workflow_id)
+   AND (CAST(:repository_path AS text) IS NULL OR repository_path = :repository_path)
    AND (created_at > :created_at OR (created_at = :created_at AND id > :id))
    AND EXISTS (SELECT 1 FROM task
                 WHERE workflow_id = workflow.id AND waits_for = 0 AND claimed_by IS NULL
@@ -65,7 +67,7 @@ SELECT id, created_at
 SELECT task.id, workflow_id, name, description, status, sequence, place, parallel_group,
        estimated_complexity, files_likely_affected, dependency_count, waits_for, plan, context, outcome,
        outcome_detail, error, claimed_by, claim_epoch, claimed_at, NULL AS lease_expires_at,
-       checkpoint_count, started_at, finished_at, created_at, updated_at
+       checkpoint_count, workspace_id, started_at, finished_at, created_at, updated_at
   FROM task
  WHERE workflow_id = :workflow_id AND waits_for = 0 AND claimed_by IS NULL AND status IN ('pending', 'failed')
    AND NOT EXISTS (SELECT 1 FROM task_capability
@@ -78,13 +80,15 @@ SELECT (SELECT count(*)
           FROM workflow JOIN task ON task.workflow_id = workflow.id
          WHERE workflow.status IN ('ready', 'in_progress')
            AND waits_for = 0 AND claimed_by IS NULL AND task.status IN ('pending', 'failed')
-           AND (CAST(:workflow_id AS text) IS NULL OR workflow.id = :workflow_id)) -
+           AND (CAST(:workflow_id AS text) IS NULL OR workflow.id = :workflow_id)
+           AND (CAST(:repository_path AS text) IS NULL OR repository_path = :repository_path)) -
        (SELECT count(DISTINCT task.id)
           FROM task_capability JOIN task ON task.id = task_capability.task_id
           JOIN workflow ON workflow.id = task.workflow_id
          WHERE capability NOT IN {each:capabilities} AND workflow.status IN ('ready', 'in_progress')
            AND waits_for = 0 AND claimed_by IS NULL AND task.status IN ('pending', 'failed')
-           AND (CAST(:workflow_id AS text) IS NULL OR workflow.id = :workflow_id)) AS total;
+           AND (CAST(:workflow_id AS text) IS NULL OR workflow.id = :workflow_id)
+           AND (CAST(:repository_path AS text) IS NULL OR repository_path = :repository_path)) AS total;
 
 -- name: dependency_names
 -- Names of what each of these tasks depends on, a few for each.
@@ -277,3 +281,10 @@ SELECT count(*) AS total
 -- The newest checkpoints of a task, the newest first.
 SELECT id, task_id, sequence, type, summary, detail, files_changed, agent_id, created_at
   FROM checkpoint WHERE task_id = :task_id ORDER BY sequence DESC LIMIT :limit;
+
+-- name: task_ids
+-- Ids of the tasks whose id or name begins so, the newest first, and how many there are in all.
+SELECT id AS value, count(*) OVER () AS total
+  FROM task
+ WHERE substr(id, 1, length(CAST(:prefix AS text))) = :prefix OR substr(name, 1, length(:prefix)) = :prefix
+ ORDER BY created_at DESC, id LIMIT :limit;

@@ -14,12 +14,14 @@ SELECT id, name, status, status_reason, source_type, source_ref, source_content,
 
 -- name: workflow_lock
 -- A workflow's changing parts, held until commit: whoever changes one of its tasks holds it.
-SELECT id, status, max_parallel_tasks, task_count, finished_count, completed_count, started_at
+SELECT id, status, max_parallel_tasks, task_count, finished_count, completed_count, started_at, repository_path,
+       auto_create_workspaces
   FROM workflow WHERE id = :id {for_update};
 
 -- name: workflow_state
 -- A workflow's changing parts, to read.
-SELECT id, status, max_parallel_tasks, task_count, finished_count, completed_count, started_at
+SELECT id, status, max_parallel_tasks, task_count, finished_count, completed_count, started_at, repository_path,
+       auto_create_workspaces
   FROM workflow WHERE id = :id;
 
 -- name: workflows
@@ -89,7 +91,7 @@ SELECT id, name, description, status, waits_for, sequence, tail, place, parallel
 
 -- name: tasks_considered
 -- The first tasks of a workflow that are ready and held by no one, and the files they are likely to touch.
-SELECT id, files_likely_affected
+SELECT id, files_likely_affected, workspace_id
   FROM task
  WHERE workflow_id = :workflow_id AND waits_for = 0 AND claimed_by IS NULL AND status IN ('pending', 'failed')
    AND (:include_failed = 1 OR status = 'pending')
@@ -104,7 +106,7 @@ SELECT count(*) AS total
 
 -- name: tasks_running
 -- Tasks of a workflow that are held or under way, and the files they are likely to touch.
-SELECT id, files_likely_affected
+SELECT id, files_likely_affected, workspace_id
   FROM task
  WHERE workflow_id = :workflow_id AND (claimed_by IS NOT NULL OR status IN ('planning', 'in_progress'))
  ORDER BY id LIMIT 1000;
@@ -164,3 +166,10 @@ SELECT id, name, status, waits_for FROM path WHERE status NOT IN ('completed', '
 -- How long the longest chain of unfinished tasks is taken to need.
 SELECT COALESCE(max(tail), 0) AS minutes
   FROM task WHERE workflow_id = :workflow_id AND status NOT IN ('completed', 'skipped');
+
+-- name: workflow_ids
+-- Ids of the workflows whose id or name begins so, the newest first, and how many there are in all.
+SELECT id AS value, count(*) OVER () AS total
+  FROM workflow
+ WHERE substr(id, 1, length(CAST(:prefix AS text))) = :prefix OR substr(name, 1, length(:prefix)) = :prefix
+ ORDER BY created_at DESC, id LIMIT :limit;

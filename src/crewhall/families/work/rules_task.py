@@ -7,8 +7,9 @@ Which state may follow which, who may write to a task, and which tasks go well t
 """
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 
 from crewhall.errors import InvalidInput, InvalidState, InvalidTransition, StaleClaim, TaskBlocked
 from crewhall.families.work.model_task import FINISHED, WorkflowStatus, shown_status
@@ -191,14 +192,21 @@ class Reach:
         self.globs += other.globs
 
 
-def recommended(candidates: Sequence[tuple[str, list[str]]], running: Sequence[list[str]], slots: int) -> list[str]:
+def recommended(
+    candidates: Sequence[tuple[str, list[str]]],
+    running: Sequence[tuple[str, list[str]]],
+    slots: int,
+    clashes: Mapping[str, Collection[str]] = MappingProxyType({}),
+) -> list[str]:
     """Ids of the tasks to begin now: at most `slots`, in their order, none likely to touch files of another.
 
-    Where that would take too long to tell, because of many patterns, a task is left out.
+    `clashes` names, for a task, those whose work would conflict with what there is of it already. Where it would take
+    too long to tell, because of many patterns, a task is left out.
     """
     chosen: list[str] = []
     taken = Reach()
-    for files in running:
+    begun = {task_id for task_id, _ in running}
+    for _, files in running:
         taken.add(Reach(files))
     left = LOOKS
     for task_id, files in candidates:
@@ -206,8 +214,9 @@ def recommended(candidates: Sequence[tuple[str, list[str]]], running: Sequence[l
             break
         one = Reach(files)
         left -= one.looks(taken)
-        if left > 0 and not one.meets(taken):
+        if left > 0 and not one.meets(taken) and begun.isdisjoint(clashes.get(task_id, ())):
             chosen.append(task_id)
+            begun.add(task_id)
             taken.add(one)
     return chosen
 

@@ -94,14 +94,17 @@ def _page(rows: list[Row], items: Iterable[ItemT], most: int) -> tuple[list[Item
     return kept, None if len(kept) == len(rows) else cursor_of(rows[len(kept) - 1], "sequence", "place")
 
 
-def available(tx: Tx, capabilities: str, workflow_id: str | None, limit: int, offset: int) -> list[Row]:
+def available(
+    tx: Tx, capabilities: str, workflow_id: str | None, repository_path: str | None, limit: int, offset: int
+) -> list[Row]:
     """Tasks that an agent could claim, the oldest workflow's first. No workflow is looked into that is not needed."""
     found: list[Row] = []
     wanted = offset + limit
     after: Row | None = {"created_at": -1, "id": ""}
     while after is not None and len(found) < wanted:
         place = {"created_at": after["created_at"], "id": after["id"]}
-        workflows = tx.all("workflows_available", workflow_id=workflow_id, limit=WORKFLOWS, **place)
+        chosen = {"workflow_id": workflow_id, "repository_path": repository_path}
+        workflows = tx.all("workflows_available", limit=WORKFLOWS, **chosen, **place)
         for workflow in workflows:
             chosen = {"workflow_id": workflow["id"], "capabilities": capabilities}
             found += tx.all("tasks_available", limit=wanted - len(found), **chosen)

@@ -188,6 +188,7 @@ def _leave(call: Call, tx: Tx, agent_id: str, workspace_path: str | None = None,
     reason = "Its holder left the hall; what it noted is kept."
     before = put_all_back(tx, agent_id, "released", call.now, reason)
     told = {"workspace_path": workspace_path, "metadata": metadata}
+    tx.run("reservations_drop", agent_id=agent_id)
     tx.run("agent_set", id=agent_id, status="offline", task=None, until=call.now, has_left=1, now=call.now, **told)
     if before["status"] != "offline":
         tx.event("agent.unregistered", agent_id, before=before["status"], after="offline")

@@ -55,7 +55,7 @@ def checkpoint_add(
 
 @work.tool(
     "checkpoint_list",
-    profiles=("coordinator", "reviewer", "standard"),
+    profiles=("coordinator", "reviewer"),
     resources=("crewhall://tasks/{task_id}/checkpoints",),
 )
 def checkpoint_list(

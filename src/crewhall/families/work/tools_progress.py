@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import Annotated
 
 from pydantic import Field
@@ -27,6 +28,7 @@ from crewhall.families.work.model_task import (
     WorkflowId,
     shown_status,
 )
+from crewhall.families.work.radar import clashes_between
 from crewhall.families.work.rules_task import RUNS, Reach, conflicts, recommended, remaining_ms
 from crewhall.families.work.tasks import cursor_of, names_by_task, numbers
 from crewhall.families.work.texts import cut, fitting, short_list
@@ -51,7 +53,7 @@ def workflow_next_tasks(
     """The tasks of a workflow that can be begun now: ready, and held by no one; and which of them to begin.
 
     Never more are recommended than the workflow's parallelism leaves room for, nor two that are likely to touch the
-    same files.
+    same files, or whose branches conflict.
     """
     sequence, tail, place = numbers(cursor, (-(2**40), 2**52, 0))
     chosen = {"workflow_id": workflow_id, "include_failed": int(include_failed)}
@@ -59,15 +61,17 @@ def workflow_next_tasks(
         workflow = _state(tx, workflow_id)
         total = tx.value("tasks_free_count", **chosen)
         rows = tx.all("tasks_free", limit=limit + 1, sequence=sequence, tail=tail, place=place, **chosen)
-        running = [(row["id"], _files(row)) for row in tx.all("tasks_running", workflow_id=workflow_id)]
-        slots = max(0, min(total, workflow["max_parallel_tasks"] - len(running))) if workflow["status"] in RUNS else 0
+        under_way = tx.all("tasks_running", workflow_id=workflow_id)
+        slots = max(0, min(total, workflow["max_parallel_tasks"] - len(under_way))) if workflow["status"] in RUNS else 0
         considered = tx.all("tasks_considered", limit=max(CONSIDERED, 2 * slots), **chosen)
-        ready = [(row["id"], _files(row)) for row in considered]
-        begin = recommended(ready, [files for _, files in running], slots)
-        others = [(task_id, Reach(files)) for task_id, files in (*running[:COMPARED], *ready[:COMPARED]) if files]
-        items = [_next_task(row, begin, others) for row in rows[:limit]]
-        items = _with_names(tx, workflow_id, rows[:limit], items)
-    kept = fitting(items)
+        places = {row["workspace_id"] for row in (*considered, *under_way) if row["workspace_id"]}
+        live = tx.all("workspaces_named", ids=json.dumps(sorted(places)), node=call.settings.node) if places else []
+        names = _names(tx, workflow_id, rows[:limit])
+    clashes = clashes_between(call, considered, under_way, live) if live else {}
+    running, ready = ([(row["id"], _files(row)) for row in some] for some in (under_way, considered))
+    begin = recommended(ready, running, slots, clashes)
+    others = [(task_id, Reach(files)) for task_id, files in (*running[:COMPARED], *ready[:COMPARED]) if files]
+    kept = fitting(_next_task(row, begin, others, clashes, names[row["id"]]) for row in rows[:limit])
     return NextTasks(
         tasks=kept,
         total=total,
@@ -96,8 +100,10 @@ def _files(row: Row) -> list[str]:
     return files
 
 
-def _next_task(row: Row, begin: list[str], others: list[tuple[str, Reach]]) -> NextTask:
-    meeting = conflicts(_files(row), others, NAMED + 1)
+def _next_task(
+    row: Row, begin: list[str], others: list[tuple[str, Reach]], clashes: Mapping[str, Collection[str]], names: Row
+) -> NextTask:
+    meeting = dict.fromkeys([*sorted(clashes.get(row["id"], ())), *conflicts(_files(row), others, NAMED + 1)])
     told = {
         "id": row["id"],
         "name": row["name"],
@@ -106,29 +112,25 @@ def _next_task(row: Row, begin: list[str], others: list[tuple[str, Reach]]) -> N
         "can_parallelize": row["parallel_group"] is not None,
         "recommended": row["id"] in begin,
         "conflicts_with": [other for other in meeting if other != row["id"]][:NAMED],
-        "parallel_with": [],
-        "dependencies_completed": [],
+        **names,
     }
     return NextTask(**cut(told, ("description",), (), each=500))
 
 
-def _with_names(tx: Tx, workflow_id: str, rows: list[Row], items: list[NextTask]) -> list[NextTask]:
-    """The items with what they depended on, and who shares their group."""
-    ids = json.dumps([row["id"] for row in rows])
-    finished = names_by_task(tx.all("finished_names", ids=ids, most=2 * NAMED))
+def _names(tx: Tx, workflow_id: str, rows: list[Row]) -> dict[str, Row]:
+    """Of each task, what it depended on and who shares its group."""
+    finished = names_by_task(tx.all("finished_names", ids=json.dumps([row["id"] for row in rows]), most=2 * NAMED))
     members = {
         group: [row["id"] for row in tx.all("group_members", workflow_id=workflow_id, parallel_group=group)]
         for group in {row["parallel_group"] for row in rows if row["parallel_group"]}
     }
-    return [
-        item.model_copy(
-            update={
-                "dependencies_completed": short_list(finished.get(item.id, []), NAMES_BYTES),
-                "parallel_with": [one for one in members.get(row["parallel_group"], []) if one != item.id][:NAMED],
-            }
-        )
-        for row, item in zip(rows, items, strict=True)
-    ]
+    return {
+        row["id"]: {
+            "dependencies_completed": short_list(finished.get(row["id"], []), NAMES_BYTES),
+            "parallel_with": [one for one in members.get(row["parallel_group"], []) if one != row["id"]][:NAMED],
+        }
+        for row in rows
+    }
 
 
 @work.tool(

@@ -1,12 +1,44 @@
 """Repositories: the git repositories that a hall knows (seed 003, global mode)."""
 
 import posixpath
+from dataclasses import dataclass
 
 from crewhall.app import Call
 from crewhall.families.work.family import work
 from crewhall.families.work.model import Limit, Name, Offset, Path, Repositories, Repository, RepositoryId
 from crewhall.families.work.rules import page, repository_path
 from crewhall.identity import new_id
+from crewhall.outside.places import repository_root
+from crewhall.store.transaction import Tx
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where work is done: a repository of this machine, or a path that the hall takes as it is."""
+
+    path: str
+    is_repository: bool
+
+
+def site_of(path: str) -> Site:
+    """The repository that an absolute path is in, one for all its working trees; a path in none is itself."""
+    kept = repository_path(path)
+    root = repository_root(kept)
+    return Site(kept, False) if root is None else Site(repository_path(root), True)
+
+
+def make_known(tx: Tx, path: str, name: str | None, now: int) -> str:
+    """The id of the repository at a path, which the hall knows from now on."""
+    before, made = tx.one("repository_get", path=path), new_id("rp")
+    default = posixpath.basename(path) or path
+    row = tx.one("repository_put", id=made, path=path, name=name, default_name=default, now=now)
+    assert row is not None
+    kept: str = row["id"]
+    if kept == made:
+        tx.event("repository.registered", kept)
+    elif before is not None and before["name"] != row["name"]:
+        tx.event("repository.renamed", kept)
+    return kept
 
 
 @work.tool("repository_register", changes=True, creates=True, idempotent=True, profiles=("coordinator",))
@@ -14,21 +46,7 @@ def repository_register(call: Call, path: Path, name: Name | None = None) -> Rep
     """Make a repository known to the hall by its absolute path. A path that is known already keeps its id."""
     path = repository_path(path)
     with call.begin() as tx:
-        before = tx.one("repository_get", path=path)
-        row = tx.one(
-            "repository_put",
-            id=new_id("rp"),
-            path=path,
-            name=name,
-            default_name=posixpath.basename(path) or path,
-            now=call.now,
-        )
-        assert row is not None
-        if before is None:
-            tx.event("repository.registered", row["id"])
-        elif before["name"] != row["name"]:
-            tx.event("repository.renamed", row["id"])
-        return RepositoryId(id=row["id"])
+        return RepositoryId(id=make_known(tx, path, name, call.now))
 
 
 @work.tool(

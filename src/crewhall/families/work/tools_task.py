@@ -24,7 +24,7 @@ from crewhall.families.work.claims import (
 )
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import found
-from crewhall.families.work.model import AgentId, Done, Limit, Me, Offset, TaskId
+from crewhall.families.work.model import AgentId, Done, Limit, Me, Offset, Path, TaskId
 from crewhall.families.work.model_task import (
     FINISHED,
     Cargo,
@@ -43,6 +43,7 @@ from crewhall.families.work.model_task import (
     Text,
     WorkflowId,
 )
+from crewhall.families.work.model_workspace import Place
 from crewhall.families.work.plans import restand
 from crewhall.families.work.rules import page
 from crewhall.families.work.rules_task import (
@@ -56,12 +57,14 @@ from crewhall.families.work.rules_task import (
 )
 from crewhall.families.work.tasks import available, count_step, near, summaries, waited_for
 from crewhall.families.work.texts import LIST_BYTES, WHOLE_BYTES, fitting, stored
+from crewhall.families.work.tools_repository import site_of
+from crewhall.families.work.workspaces import place_for
 from crewhall.store.transaction import Row, Tx
 
 SEEN = 200  # checkpoints looked at for one task
 
 
-@work.tool("task_get", profiles=("worker", "coordinator", "reviewer", "standard"), resources=("crewhall://tasks/{id}",))
+@work.tool("task_get", profiles=("coordinator", "reviewer"), resources=("crewhall://tasks/{id}",))
 def task_get(
     call: Call,
     id: TaskId,
@@ -101,14 +104,20 @@ def task_list(
 
 @work.tool("task_get_available", profiles=("worker", "coordinator", "standard"))
 def task_get_available(
-    call: Call, agent_id: Me, workflow_id: WorkflowId | None = None, limit: Limit = 10, offset: Offset = 0
+    call: Call,
+    agent_id: Me,
+    workflow_id: WorkflowId | None = None,
+    limit: Limit = 10,
+    offset: Offset = 0,
+    repository_path: Path | None = None,
 ) -> Tasks:
     """Tasks you could claim now: ready, held by no one, and needing only what you said you are good at."""
+    where = None if repository_path is None else site_of(repository_path).path
     with call.begin() as tx:
         agent = found(tx, "agent", agent_id)
         if workflow_id is not None:
             found(tx, "workflow", workflow_id)
-        chosen = {"workflow_id": workflow_id, "capabilities": agent["capabilities"]}
+        chosen = {"workflow_id": workflow_id, "repository_path": where, "capabilities": agent["capabilities"]}
         rows = available(tx, limit=limit, offset=offset, **chosen)
         total = tx.value("tasks_available_count", **chosen)
         beside = near(tx, [row["id"] for row in rows])
@@ -121,23 +130,35 @@ def task_claim(call: Call, task_id: TaskId, agent_id: Me) -> Claim:
     """Take a task for an agent. Two agents never hold the same task; asking again makes the lease longer.
 
     success is false when someone else holds it. The claim lasts while the agent is there: each call and each
-    heartbeat of yours makes it longer.
+    heartbeat of yours makes it longer. Where the workflow wants it, you get a git worktree of your own for the task.
     """
     with call.begin() as tx:
         workflow, task = locked_task(tx, task_id)
         agent = found(tx, "agent", agent_id)
+        if task["claimed_by"] not in (None, agent_id):
+            return _claim(task["claimed_by"], None, None)
         if task["claimed_by"] == agent_id:
-            return _claim(task["claim_epoch"], set_busy(call, tx, agent_id, task_id))
-        if task["claimed_by"] is not None:
-            return Claim(success=False, already_claimed_by=task["claimed_by"], claim_epoch=None, lease_expires_at=None)
-        refuse_unclaimable(task, waited_for(tx, task))
-        refuse_not_running(workflow, "claimed")
-        _refuse_incapable(tx, task, agent)
-        return _claim(*take(call, tx, workflow, task, agent_id))
+            epoch, until = task["claim_epoch"], set_busy(call, tx, agent_id, task_id)
+        else:
+            refuse_unclaimable(task, waited_for(tx, task))
+            refuse_not_running(workflow, "claimed")
+            _refuse_incapable(tx, task, agent)
+            epoch, until = take(call, tx, workflow, task, agent_id)
+    place, problem = place_for(call, workflow, task)
+    return _claim(None, epoch, until, place, problem)
 
 
-def _claim(epoch: int, until: int) -> Claim:
-    return Claim(success=True, already_claimed_by=None, claim_epoch=epoch, lease_expires_at=until)
+def _claim(
+    other: str | None, epoch: int | None, until: int | None, place: Place | None = None, problem: str | None = None
+) -> Claim:
+    return Claim(
+        success=other is None,
+        already_claimed_by=other,
+        claim_epoch=epoch,
+        lease_expires_at=until,
+        workspace=place,
+        workspace_problem=problem,
+    )
 
 
 def _refuse_incapable(tx: Tx, task: Row, agent: Row) -> None:

@@ -18,6 +18,7 @@ LONG = {
         ("description", "files_likely_affected", "plan", "context", "outcome", "outcome_detail", "error"),
     ),
     "cp": ("checkpoint_get", ("summary", "detail", "files_changed")),
+    "tp": ("template_get", ("definition", "variables", "description")),
     "ms": ("message_get", ("body",)),
 }
 
@@ -32,14 +33,14 @@ class TextPiece(Result):
 @work.tool("text_read", profiles=("coordinator",))
 def text_read(
     call: Call,
-    id: Annotated[str, Field(max_length=100, description="Of a workflow, task, checkpoint or message.")],
+    id: Annotated[str, Field(max_length=100, description="Of a workflow, task, checkpoint, template or message.")],
     field: Annotated[str, Field(max_length=50, description="The field that left_out names.")],
     offset: Annotated[int, Field(ge=0, le=2**31, description="How many characters to pass over.")] = 0,
 ) -> TextPiece:
     """Read on where an answer was cut: its left_out says of which field how many characters are missing."""
     query, fields = LONG.get(id.partition("_")[0], ("", ()))
     if field not in fields:
-        known = ", ".join(fields) or "those of wf_, tk_, cp_ and ms_ ids"
+        known = ", ".join(fields) or "those of wf_, tk_, cp_, tp_ and ms_ ids"
         raise InvalidInput(f"'{id}' has no long text '{field}'", hint=f"The fields that can be read on are {known}.")
     row = call.one(query, id=id)
     if row is None:

@@ -5,7 +5,8 @@ Workflows: what is to be done, the plan for it, and how it goes on (seed 003, wo
 """
 
 import json
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -36,9 +37,9 @@ from crewhall.families.work.model_task import (
 )
 from crewhall.families.work.plans import insert_tasks, plan_text, restand
 from crewhall.families.work.rules import page
-from crewhall.families.work.rules import repository_path as spelled
 from crewhall.families.work.rules_task import refuse_workflow_step
 from crewhall.families.work.tasks import summaries, whole_tasks
+from crewhall.families.work.tools_repository import Site, make_known, site_of
 from crewhall.identity import new_id
 from crewhall.store.transaction import Row, Tx
 
@@ -56,25 +57,38 @@ def workflow_create(
 ) -> WorkflowCreated:
     """Begin a workflow from a prompt or an issue. It needs a plan next: workflow_set_plan.
 
-    repository_path is the directory of your client when left out.
+    repository_path is the repository of your client's directory when left out.
     """
-    where = repository_path or call.origin.directory
-    workflow_id = new_id("wf")
+    where = repository_of(call, repository_path)
     with call.begin() as tx:
-        tx.run(
-            "workflow_insert",
-            id=workflow_id,
+        workflow_id = begin_workflow(
+            tx,
+            call.now,
             name=name,
             source_type=source_type,
             source_ref=source_ref,
             source_content=source_content,
-            repository_path=None if where is None else spelled(where),
+            repository_path=where,
             max_parallel_tasks=max_parallel_tasks,
             auto_create_workspaces=int(auto_create_workspaces),
-            now=call.now,
         )
-        tx.event("workflow.created", workflow_id, after="planning")
     return WorkflowCreated(id=workflow_id, name=name, status="planning", max_parallel_tasks=max_parallel_tasks)
+
+
+def repository_of(call: Call, repository_path: str | None) -> Site | None:
+    """The repository of a new workflow: that of the path given, or of the client's directory, if it has one."""
+    where = repository_path or call.origin.directory
+    return None if where is None else site_of(where)
+
+
+def begin_workflow(tx: Tx, now: int, *, repository_path: Site | None, **told: Any) -> str:
+    """Put a workflow without a plan into the hall; its id. Its repository is known from now on."""
+    workflow_id, path = new_id("wf"), None if repository_path is None else repository_path.path
+    tx.run("workflow_insert", id=workflow_id, repository_path=path, now=now, **told)
+    if repository_path is not None and repository_path.is_repository and not tx.one("repository_get", path=path):
+        make_known(tx, repository_path.path, None, now)
+    tx.event("workflow.created", workflow_id, after="planning")
+    return workflow_id
 
 
 @work.tool("workflow_get", profiles=("coordinator", "reviewer", "standard"), resources=("crewhall://workflows/{id}",))
@@ -103,7 +117,7 @@ def workflow_list(
     offset: Offset = 0,
 ) -> Workflows:
     """The workflows of the hall, the newest first, perhaps of one repository or some statuses."""
-    where = None if repository_path is None else spelled(repository_path)
+    where = None if repository_path is None else site_of(repository_path).path
     chosen = {"repository_path": where, "statuses": json.dumps(status) if status else None}
     with call.begin() as tx:
         rows = tx.all("workflows", limit=limit, offset=offset, **chosen)
@@ -127,11 +141,17 @@ def workflow_set_plan(call: Call, id: WorkflowId, plan: WorkflowPlan) -> PlanSet
                 f"workflow {id} is {before['status']}, and a plan is set while it is planning",
                 hint="workflow_add_tasks and workflow_remove_task change a plan that is there.",
             )
-        insert_tasks(tx, id, plan.tasks, call.now)
-        tx.run("workflow_plan_set", id=id, plan=text, now=call.now)
-        tx.event("workflow.planned", id, before="planning", after="ready", data=json.dumps({"tasks": len(plan.tasks)}))
+        give_plan(tx, id, text, plan.tasks, call.now)
     groups = {task.parallel_group for task in plan.tasks if task.parallel_group}
     return PlanSet(workflow_id=id, tasks_created=len(plan.tasks), parallelizable_groups=len(groups), status="ready")
+
+
+def give_plan(tx: Tx, workflow_id: str, text: str, tasks: Sequence[PlannedTask], now: int) -> None:
+    """A workflow that is planning gets its tasks and is ready. Raises InvalidInput as `insert_tasks` does."""
+    insert_tasks(tx, workflow_id, tasks, now)
+    tx.run("workflow_plan_set", id=workflow_id, plan=text, now=now)
+    told = json.dumps({"tasks": len(tasks)})
+    tx.event("workflow.planned", workflow_id, before="planning", after="ready", data=told)
 
 
 @work.tool("workflow_add_tasks", changes=True, creates=True, profiles=("coordinator", "standard"))
@@ -198,7 +218,8 @@ def workflow_update_status(
 ) -> Done:
     """Move a workflow on: in_progress, paused, completed when all tasks are finished, failed or abandoned.
 
-    While it is paused or failed no task of it can be claimed. Abandoning it frees every task that is held.
+    While it is paused or failed no task of it can be claimed. Abandoning it frees every task that is held, and ends its
+    workspaces.
     """
     with call.begin() as tx:
         before = locked(tx, "workflow", id)
@@ -206,6 +227,8 @@ def workflow_update_status(
         tx.run("workflow_status_set", id=id, status=status, reason=reason, now=call.now)
         if status == "abandoned":
             _free_all(tx, id, call.now)
+            for row in tx.all("workspaces_abandon", workflow_id=id, now=call.now):
+                tx.event("workspace.updated", row["id"], before="active", after="abandoned")
         tx.event("workflow.updated", id, before=before["status"], after=status)
     return Done(success=True)
 

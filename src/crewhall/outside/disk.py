@@ -1,0 +1,104 @@
+"""
+Directories that come and go: temporary ones, and the deletion of whole trees, never across a mount point.
+
+    scratch()                   a `with` block with a temporary directory
+    delete(path) -> None        refuse_mounts(path) -> None
+"""
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+
+from crewhall.errors import InvalidState, Unavailable
+
+MOUNTS = "/proc/self/mountinfo"
+TRIES = 3  # others may write or delete in a tree meanwhile
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[str]:
+    """A temporary directory. Raises Unavailable when none can be made."""
+    try:
+        made = tempfile.TemporaryDirectory(prefix="crewhall-")
+    except OSError as error:
+        raise Unavailable(
+            f"no temporary directory can be made: {error.strerror}",
+            hint="See that the hall's TMPDIR is a directory that it can write to, with room in it.",
+        ) from None
+    with made as path:
+        yield path
+
+
+def delete(path: str) -> None:
+    """Delete a directory and all in it, also what is read-only; one that is not there is fine.
+
+    Raises InvalidState when something is mounted in it, or it can't be deleted.
+    """
+    problem = _rest(path)
+    for _ in range(TRIES - 1):
+        problem = problem and _rest(path)
+    if problem is not None:
+        raise InvalidState(
+            f"{os.fsdecode(problem.filename or path)} can't be deleted: {problem.strerror or problem}",
+            hint=f"Nothing in {path} is needed any more. Delete it by hand, or try again.",
+        )
+
+
+def _rest(path: str) -> OSError | None:
+    """Delete what can be deleted; None when all is gone, else what hindered it, which may be mended by now."""
+    if not os.path.lexists(path):
+        return None
+    refuse_mounts(path)
+    try:
+        shutil.rmtree(path)
+    except OSError as error:
+        _open_up(path)
+        return error
+    return None
+
+
+def _open_up(top: str) -> None:
+    """Let the owner write in all directories of a tree, as far as that can be done."""
+    for where, names, _ in os.walk(_opened(top)):
+        for name in names:
+            _opened(os.path.join(where, name))
+
+
+def _opened(path: str) -> str:
+    with contextlib.suppress(OSError):
+        mode = os.lstat(path).st_mode
+        if stat.S_ISDIR(mode):
+            os.chmod(path, stat.S_IMODE(mode) | stat.S_IRWXU)
+    return path
+
+
+def refuse_mounts(path: str) -> None:
+    """Raises InvalidState when something is mounted at a path or below: what is in it belongs elsewhere."""
+    mounted = next(iter(_mounts_below(path)), None)
+    if mounted is not None:
+        raise InvalidState(f"something is mounted at {mounted}", hint=f"Run `umount {mounted}` first.")
+
+
+def _mounts_below(path: str) -> Iterator[str]:
+    """Linux lists them. Elsewhere each directory is asked, which does not show what is bound from the same disk."""
+    try:
+        with open(MOUNTS, "rb") as file:
+            points = [os.fsdecode(_plain(line.split(b" ")[4])) for line in file]
+    except OSError:
+        yield from _mounts_seen(path)
+    else:
+        yield from (point for point in points if point == path or point.startswith(f"{path}/"))
+
+
+def _plain(field: bytes) -> bytes:
+    return re.sub(rb"\\([0-7]{3})", lambda octal: bytes([int(octal[1], 8)]), field)
+
+
+def _mounts_seen(path: str) -> Iterator[str]:
+    for where, _, _ in os.walk(path):
+        if os.path.ismount(where):
+            yield where

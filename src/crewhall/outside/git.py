@@ -1,0 +1,265 @@
+"""
+A git repository, asked and changed by the git command.
+
+    opened(path, stop=None, seconds=300) -> Repository(root, git_dir, stop, seconds)
+        .current_branch() -> str            .commit_of(rev) -> str | None       .branch_exists(name) -> bool
+        .refuse_bad_branch(name) -> None    .git(*words, …) -> Ended            .text(*words, …) -> str
+    version() -> (2, 39)                    lock(repo)                          a `with` block alone in the repository
+
+Worktrees are in worktrees.py, saved work in saving.py, forecasts in forecast.py. Whatever the person has set up, git
+runs without their hooks, watchers and housekeeping, never asks anything, and takes a name that looks like an option
+as a name. Paths are text with surrogate escapes, as the os module gives them; a repository's root, its current branch
+and the words of a failure are always real text.
+"""
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from crewhall.errors import Failure, InvalidInput, InvalidState, LimitExceeded, TimedOut, Unavailable
+from crewhall.outside.planted import refuse_planted
+from crewhall.outside.run import Ended, Stop, run
+
+LEAST_GIT = (2, 31)  # from which on it lists locks of worktrees, without which a half-made one looks like any other
+MOST_BYTES = 64_000_000  # of one answer of git
+LOCK_SECONDS = 120.0
+OWN_WAYS = {
+    "core.fsmonitor": "false",
+    "core.hooksPath": "/dev/null",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "core.safecrlf": "false",  # a file with mixed line ends is saved, not refused
+    "core.splitIndex": "false",  # a temporary index leaves no shared one in the repository
+    "core.untrackedCache": "false",
+    "submodule.recurse": "false",
+}
+EXPLICIT = ["-c", "safe.bareRepository=explicit"]  # once we know it, it is never looked for
+SETTINGS = [word for name, value in OWN_WAYS.items() for word in ("-c", f"{name}={value}")]
+AUTHOR = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "Crewhall"), ("EMAIL", "crewhall@localhost"))
+}
+
+
+def git(
+    words: Sequence[str],
+    *,
+    cwd: str,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    seconds: float = 300.0,
+    stop: Stop | None = None,
+    keep: Sequence[int] = (),
+) -> Ended:
+    """Run one git command in our own ways. Raises Unavailable without git; any exit code is an answer."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    ways = {"LC_ALL": "C", "LANGUAGE": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
+    explicit = EXPLICIT if env and "GIT_DIR" in env else []
+    ended = run(
+        ["git", *SETTINGS, *explicit, *words],
+        cwd=cwd,
+        env=clean | ways | AUTHOR | dict(env or {}),
+        stdin=stdin,
+        seconds=seconds,
+        most_bytes=MOST_BYTES,
+        stop=stop,
+        keep=keep,
+        called=f"git {words[0]}",
+    )
+    if ended.left_out:
+        raise LimitExceeded(
+            f"git {words[0]} answered more than {MOST_BYTES} bytes", hint="It is too large for the hall."
+        )
+    return ended
+
+
+def refusal(ended: Ended, doing: str, hint: str = "See what git says, put that right, and try again.") -> Failure:
+    """Git's own words as a failure."""
+    lines = [line for line in ended.err.decode("utf-8", "replace").splitlines() if line.strip()]
+    told = next((line for line in reversed(lines) if line.startswith(("fatal:", "error:"))), " ".join(lines[-1:]))
+    return InvalidState(f"git could not {doing}: {told or f'exit code {ended.code}'}", hint=hint)
+
+
+def version() -> tuple[int, int]:
+    """The two first numbers of git's version."""
+    return _version_in(os.environ.get("PATH", ""))
+
+
+@cache
+def _version_in(path: str) -> tuple[int, int]:
+    words = git(["version"], cwd="/").out.decode("utf-8", "replace").split()
+    numbers = [int(number) for number in words[2].split(".")[:2]]
+    return numbers[0], numbers[1]
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A repository: its main worktree (of a bare one, the git directory), and what all its worktrees have in common.
+
+    Every method raises what `stop` raises, and TimedOut when one git command takes longer than `seconds`.
+    """
+
+    root: str
+    git_dir: str
+    stop: Stop | None = None
+    seconds: float = 300.0
+    keep: tuple[int, ...] = ()
+
+    def git(
+        self, *words: str, cwd: str | None = None, env: Mapping[str, str] | None = None, stdin: bytes = b""
+    ) -> Ended:
+        """Run a git command, in the main worktree or in `cwd`; any exit code is an answer."""
+        return git(
+            words,
+            cwd=cwd or self.root,
+            env={"GIT_DIR": self.git_dir} | dict(env or {}),
+            stdin=stdin,
+            seconds=self.seconds,
+            stop=self.stop,
+            keep=self.keep,
+        )
+
+    def text(
+        self, *words: str, cwd: str | None = None, env: Mapping[str, str] | None = None, stdin: bytes = b""
+    ) -> str:
+        """What a git command answers, without its last line end. Raises InvalidState with git's words if it fails."""
+        ended = self.git(*words, cwd=cwd, env=env, stdin=stdin)
+        if ended.code != 0:
+            raise refusal(ended, words[0])
+        return os.fsdecode(ended.out.removesuffix(b"\n"))
+
+    def current_branch(self) -> str:
+        """The branch that the main worktree is on; its commit when that is detached.
+
+        Raises InvalidInput when its name is not text.
+        """
+        ended = self.git("symbolic-ref", "--quiet", "--short", "HEAD")
+        if ended.code != 0:
+            return self.text("rev-parse", "HEAD")
+        return _real_text(os.fsdecode(ended.out.removesuffix(b"\n")), f"the branch that {self.root} is on")
+
+    def commit_of(self, rev: str, env: Mapping[str, str] | None = None) -> str | None:
+        """The commit that a name means, or None."""
+        ended = self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{rev}^{{commit}}", env=env)
+        return ended.out.decode().strip() if ended.code == 0 else None
+
+    def branch_exists(self, name: str) -> bool:
+        return self.git("show-ref", "--verify", "--quiet", "--", f"refs/heads/{name}").code == 0
+
+    def refuse_bad_branch(self, name: str) -> None:
+        """Raises InvalidInput for a name that git does not allow for a branch."""
+        ended = self.git("check-ref-format", "--branch", name)
+        if ended.code != 0 or os.fsdecode(ended.out) != f"{name}\n" or name == "@":  # @{-1} means another branch
+            raise InvalidInput(
+                f"{name!r} is no name for a branch",
+                hint="Use letters, digits, '-', '_', '.' and '/', and begin with a letter.",
+            )
+
+
+def opened(path: str, stop: Stop | None = None, seconds: float = 300.0) -> Repository:
+    """The repository that a directory lies in, whichever of its worktrees that is.
+
+    Raises InvalidState when there is none, when it has no commit yet, or when it is a bare one among the files of
+    another; NotFound when there is no such directory; InvalidInput when its path is not text; Unavailable for an old
+    git.
+    """
+    refuse_old_git(LEAST_GIT, "the hall")
+    git_dir = os.path.realpath(_asked(path, "--absolute-git-dir", stop))
+    common = os.path.realpath(os.path.join(path, _asked(path, "--git-common-dir", stop)))
+    own = common if _is_in(git_dir, common) else git_dir
+    if _is_in(os.path.realpath(path), git_dir):  # no `.git` led here
+        refuse_planted(own)
+    repo = Repository(common, common, stop, seconds)
+    root = os.path.realpath(_top(path, stop) if git_dir == common else _main_root(repo))
+    if root == common:
+        refuse_planted(common)
+    if repo.commit_of("HEAD") is None and not repo.text("for-each-ref", "--count=1"):
+        raise InvalidState(f"the repository at {root} has no commit", hint="Commit something in it first.")
+    return replace(repo, root=_real_text(root, "the path of the repository"))
+
+
+def _is_in(path: str, directory: str) -> bool:
+    return path == directory or path.startswith(f"{directory}/")
+
+
+def _real_text(name: str, what: str) -> str:
+    """The name. Raises InvalidInput when it has bytes that are not UTF-8: the hall could not write it down."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"{what} is not UTF-8: {name}", hint="Rename it, or name another.") from None
+    return name
+
+
+def _main_root(repo: Repository) -> str:
+    """The main worktree, seen from a linked one: git notes it only where it is not around the git directory."""
+    elsewhere = repo.git("config", "--get", "core.worktree").out
+    if elsewhere:
+        return os.path.join(repo.git_dir, os.fsdecode(elsewhere.removesuffix(b"\n")))
+    is_bare = repo.git("config", "--type=bool", "--get", "core.bare").out == b"true\n"
+    around = os.path.basename(repo.git_dir) == ".git" and not is_bare
+    return os.path.dirname(repo.git_dir) if around else repo.git_dir
+
+
+def _top(path: str, stop: Stop | None) -> str:
+    """The top of the main worktree, also from inside its git directory; of a bare repository, that directory."""
+    if _asked(path, "--is-inside-work-tree", stop) == "true":
+        return _asked(path, "--show-toplevel", stop)
+    git_dir = _asked(path, "--absolute-git-dir", stop)
+    return git_dir if _asked(path, "--is-bare-repository", stop) == "true" else os.path.dirname(git_dir)
+
+
+def _asked(path: str, question: str, stop: Stop | None) -> str:
+    ended = git(["rev-parse", question], cwd=path, stop=stop)
+    if ended.code != 0:
+        raise refusal(
+            ended, f"open {path}", "Name a directory in a git repository; `git init` and a first commit make one."
+        )
+    return os.fsdecode(ended.out.removesuffix(b"\n"))
+
+
+@contextlib.contextmanager
+def lock(repo: Repository, seconds: float = LOCK_SECONDS) -> Iterator[Repository]:
+    """Be alone in a repository, among all threads and processes that ask here; gives the repository to use inside.
+
+    The lock is on the git directory itself, so it leaves no file behind. Git processes started inside hold it as well:
+    one that outlives a killed caller is waited for. Raises TimedOut when others keep it too long.
+    """
+    handle = os.open(repo.git_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _wait_for_lock(handle, repo, time.monotonic() + seconds)
+        yield replace(repo, keep=(handle,))
+    finally:
+        os.close(handle)
+
+
+def _wait_for_lock(handle: int, repo: Repository, deadline: float) -> None:
+    while True:
+        try:
+            return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise TimedOut(f"others are busy in {repo.root}", hint="Try again when they are done.") from None
+        pause(repo.stop)
+
+
+def pause(stop: Stop | None) -> None:
+    """A moment for others to finish. Raises what `stop` raises."""
+    if stop is None:
+        time.sleep(0.02)
+    else:
+        stop.wait(0.02)
+
+
+def refuse_old_git(least: tuple[int, int], what: str) -> None:
+    """Raises Unavailable when the installed git can't do this."""
+    found = version()
+    if found < least:
+        raise Unavailable(
+            f"{what} needs git {least[0]}.{least[1]}, and this is {found[0]}.{found[1]}", hint="Install a newer git."
+        )

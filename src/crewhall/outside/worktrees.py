@@ -1,0 +1,240 @@
+"""
+Worktrees: which there are, and how one is made, whole or not at all.
+
+    worktrees(repo) -> list[Worktree(path, branch, head, is_main, locked, reason, prunable)]
+    add_worktree(repo, path, branch, base, may_be_ours=False) -> Added(branch_is_new, was_there)
+
+How one is taken away is in removal.py.
+"""
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from crewhall.errors import Conflict, Failure, InvalidInput, InvalidState, NotFound
+from crewhall.outside.disk import delete
+from crewhall.outside.git import Repository, lock, pause, refusal, version
+from crewhall.outside.saving import git_dir_of
+
+HALF_MADE = "initializing"  # git's own lock on a worktree that it is making
+SINCE_NULS = (2, 36)
+LOOKS = 10
+TRASH = ".crewhall-removed"  # how a directory ends that waits for its deletion
+MOST_NAME = 255  # bytes of a file's name
+
+
+@dataclass(frozen=True)
+class Worktree:
+    """One worktree as git knows it. `branch` is None when detached, `head` when there is no commit."""
+
+    path: str
+    branch: str | None
+    head: str | None
+    is_main: bool
+    locked: bool = False
+    reason: str = ""
+    prunable: bool = False
+
+    @property
+    def is_half_made(self) -> bool:
+        return self.locked and self.reason == HALF_MADE
+
+
+@dataclass(frozen=True)
+class Added:
+    """`was_there`: an earlier call had finished; whether its branch was new, that call's caller knows."""
+
+    branch_is_new: bool
+    was_there: bool = False
+
+
+def worktrees(repo: Repository) -> list[Worktree]:
+    """All worktrees of a repository, the main one first, also those whose directory is gone."""
+    ends = "\0" if version() >= SINCE_NULS else "\n"
+    blocks = _listed(repo, ["-z"] if ends == "\0" else []).split(ends * 2)
+    lines = [block.strip(ends).split(ends) for block in blocks if block.strip(ends)]
+    first, *others = [_worktree(dict(line.partition(" ")[::2] for line in each)) for each in lines]
+    return [replace(first, path=repo.root, is_main=True), *others]
+
+
+def _listed(repo: Repository, options: list[str]) -> str:
+    """Git's list. It fails when it meets a worktree that someone is just making, so it is asked again."""
+    for _ in range(LOOKS - 1):
+        ended = repo.git("worktree", "list", "--porcelain", *options)
+        if ended.code == 0:
+            return os.fsdecode(ended.out)
+        pause(repo.stop)
+    return repo.text("worktree", "list", "--porcelain", *options)
+
+
+def _worktree(told: dict[str, str]) -> Worktree:
+    head = told.get("HEAD", "")
+    return Worktree(
+        os.path.realpath(told["worktree"]),
+        told["branch"].removeprefix("refs/heads/") if "branch" in told else None,
+        head if head.strip("0") else None,
+        is_main=False,
+        locked="locked" in told,
+        reason=told.get("locked", ""),
+        prunable="prunable" in told,
+    )
+
+
+def at(repo: Repository, path: str) -> Worktree | None:
+    """The worktree that git knows at a path."""
+    return next((each for each in worktrees(repo) if each.path == path), None)
+
+
+def true_path(path: str) -> str:
+    """The path without links in its parents; its last part may be anything, or not there."""
+    parent, name = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(parent), name)
+
+
+def trash_of(path: str) -> str:
+    """Where a worktree waits for its deletion, out of everybody's way; all in it has been saved."""
+    parent, name = os.path.split(path)
+    return os.path.join(parent, f".{name}{TRASH}")
+
+
+def add_worktree(repo: Repository, path: str, branch: str, base: str, may_be_ours: bool = False) -> Added:
+    """Make a worktree on a branch, which begins at `base` if it is new; parent directories are made.
+
+    Calling again finds the finished one. One that is half made is cleared away when `may_be_ours` says that a process
+    of ours may have been killed over it. If it fails nothing stays behind. Raises Conflict when the path is taken, half
+    made by others, or the branch is checked out elsewhere, InvalidInput for a bad branch name or path, NotFound for an
+    unknown base, InvalidState when the disk refuses.
+    """
+    repo.refuse_bad_branch(branch)
+    path = true_path(path)
+    _refuse_bad_path(path)
+    with lock(repo) as alone, _plainly(path):
+        there = at(alone, path)
+        if there is not None and there.is_half_made:
+            _refuse_in_the_making(there, may_be_ours)
+            clear_half_made(alone, there)
+            there = None
+        if there is not None:
+            return _found(alone, there, branch)
+        _refuse_taken(alone, path, branch)
+        return _added(alone, path, branch, base)
+
+
+def _refuse_bad_path(path: str) -> None:
+    if any(part.startswith(".") and part.endswith(TRASH) for part in path.split("/")):
+        raise InvalidInput(
+            f"{path} is named like what the hall is about to delete", hint=f"Choose a path without {TRASH}."
+        )
+    if len(os.fsencode(os.path.basename(trash_of(path)))) > MOST_NAME:  # it could never be moved aside
+        most = MOST_NAME - len(f".{TRASH}")
+        raise InvalidInput(
+            f"{path} is too long: its last part may have {most} bytes",
+            hint="Choose a shorter path, or a shorter branch if the path comes from that.",
+        )
+
+
+@contextlib.contextmanager
+def _plainly(path: str) -> Iterator[None]:
+    """What the disk refuses, as a failure that tells what to do."""
+    try:
+        yield
+    except OSError as error:
+        told = f"{path} can't be made: {error.strerror or error}"
+        if error.errno == errno.ENAMETOOLONG:
+            raise InvalidInput(told, hint="Choose a shorter path.") from None
+        raise InvalidState(told, hint="Choose a path in a directory that the hall can write to.") from None
+
+
+def _refuse_in_the_making(there: Worktree, may_be_ours: bool) -> None:
+    if not may_be_ours:
+        raise Conflict(
+            f"{there.path} is being made by another git",
+            hint=f"Wait until it is done, or choose another path. If no git runs there any more, "
+            f"`git worktree remove -f -f {there.path}` clears it away.",
+        )
+
+
+def clear_half_made(repo: Repository, tree: Worktree) -> None:
+    """Take away a worktree that git was killed over; there is nothing in it but what git itself had put there."""
+    delete(tree.path)
+    forget(repo, tree.path)
+
+
+def forget(repo: Repository, path: str) -> None:
+    """Make git forget one worktree whose directory is gone; the person's other entries stay."""
+    ended = repo.git("worktree", "remove", "--force", "--force", "--", path)
+    if ended.code != 0:
+        raise refusal(ended, f"forget the worktree {path}")
+
+
+def _found(repo: Repository, there: Worktree, branch: str) -> Added:
+    if there.branch != branch:
+        raise Conflict(
+            f"{there.path} is already a worktree, of {there.branch or there.head}", hint="Choose another path."
+        )
+    if not os.path.isdir(there.path):
+        raise Conflict(
+            f"git knows a worktree at {there.path} whose directory is gone",
+            hint="Remove that workspace first, or run `git worktree prune`.",
+        )
+    git_dir_of(repo, there.path)
+    return Added(branch_is_new=False, was_there=True)
+
+
+def _refuse_taken(repo: Repository, path: str, branch: str) -> None:
+    if os.path.lexists(path) and (os.path.islink(path) or not os.path.isdir(path) or os.listdir(path)):
+        raise Conflict(f"{path} is there already, and is not an empty directory", hint="Choose another path.")
+    for tree in worktrees(repo):
+        if tree.branch == branch:
+            gone = "" if os.path.isdir(tree.path) else ", whose directory is gone (`git worktree prune` forgets it)"
+            raise Conflict(
+                f"the branch {branch} is checked out at {tree.path}{gone}",
+                hint="Choose another branch, or remove that worktree.",
+            )
+
+
+def _added(repo: Repository, path: str, branch: str, base: str) -> Added:
+    is_new = not repo.branch_exists(branch)
+    commit = repo.commit_of(base if is_new else f"refs/heads/{branch}")
+    if commit is None:
+        raise NotFound(f"{base} is no commit of {repo.root}", hint="Give a branch, a tag or a commit that is there.")
+    was_empty = os.path.isdir(path)
+    missing = _missing_parents(path)
+    start = ("--no-track", "-b", branch, "--", path, commit) if is_new else ("--", path, branch)
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        delete(trash_of(path))
+        ended = repo.git("worktree", "add", "--quiet", *start)
+        if ended.code != 0:
+            raise refusal(ended, f"make the worktree {path}", "Nothing was made. Put right what git says.")
+    except BaseException:
+        calm = replace(repo, stop=None)  # the caller may have given up; what was begun is still cleared away
+        _undo(calm, path, missing, was_empty, (branch, commit) if is_new else None)
+        raise
+    return Added(branch_is_new=is_new)
+
+
+def _missing_parents(path: str) -> list[str]:
+    """The directories above a path that are not there yet, the deepest first."""
+    missing = []
+    parent = os.path.dirname(path)
+    while not os.path.lexists(parent):
+        missing.append(parent)
+        parent = os.path.dirname(parent)
+    return missing
+
+
+def _undo(repo: Repository, path: str, made: list[str], was_empty: bool, branch: tuple[str, str] | None) -> None:
+    with contextlib.suppress(Failure):  # then it is named by what hindered it first
+        delete(path)
+    if at(repo, path) is not None:
+        forget(repo, path)
+    if branch is not None and repo.branch_exists(branch[0]):
+        repo.git("update-ref", "-d", "--", f"refs/heads/{branch[0]}", branch[1])
+    if was_empty:
+        os.makedirs(path)
+    for parent in (os.path.join(repo.git_dir, "worktrees"), *made):
+        with contextlib.suppress(OSError):  # another worktree may be in it by now
+            os.rmdir(parent)

@@ -1,0 +1,118 @@
+"""Real Claude Code in the tests: a throw-away home, a hall to join, and a model that plays a script."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crewhall.families.all import registry
+from tests.edges.program import Program, Up
+from tests.edges.wire import http
+from tests.families.work.halls import Ask
+from tests.postgres import missing
+from tools.clients import CLAUDE_CODE, bridge, claude_settings, run, surroundings, write
+from tools.npm import install, installed
+from tools.stubs.anthropic import Script, Use, plays, told
+
+Json = dict[str, Any]
+TOOLS = registry()
+SERVER = "mcp__crewhall"  # what Claude Code calls the hall's tools and prompts, with two more underscores
+
+
+def have_claude_code() -> None:
+    """Claude Code is there at its pinned version, or the test is skipped: it comes by npm, 350 MB once."""
+    is_here = all(installed(name) == version for name, version in CLAUDE_CODE.items())
+    if not is_here and shutil.which("npm") is None:
+        missing("npm, by which Claude Code is installed,")
+    try:
+        install(CLAUDE_CODE)
+    except subprocess.CalledProcessError as error:  # what a registry gives is not in this machine's hands
+        pytest.skip(f"npm could not install Claude Code: exit code {error.returncode}")
+
+
+def use(tool: str, /, **arguments: Any) -> Use:
+    """The model calls a tool of the hall."""
+    return Use(f"{SERVER}__{tool}", arguments)
+
+
+@dataclass
+class Claude:
+    """Claude Code in a directory, which is its home too, with the hall among its servers."""
+
+    home: Path
+    environment: dict[str, str]
+    requests: list[Json]
+
+    @property
+    def words(self) -> list[str]:
+        servers = ["--mcp-config", str(self.home / "servers.json"), "--strict-mcp-config"]
+        return ["claude", "-p", *servers, "--allowedTools", SERVER]
+
+    def ask(self, prompt: str) -> str:
+        """A session that knows of nothing but this; what it said at its end."""
+        return run(self.home, *self.words, "--", prompt, **self.environment).strip()
+
+    def told(self) -> tuple[str, list[Any]]:
+        """What the model was asked last, and what the tools then gave it: all that it had before it."""
+        return told(self.requests[-1])
+
+    @contextmanager
+    def conversation(self) -> "Iterator[Conversation]":
+        """One session in which a person says one thing after another."""
+        words = [*self.words, "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+        around = surroundings(self.home) | self.environment
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        with subprocess.Popen(words, env=around, cwd=self.home, **pipes) as process:
+            try:
+                yield Conversation(process)
+            finally:
+                process.terminate()
+
+
+@dataclass
+class Conversation:
+    process: "subprocess.Popen[str]"
+
+    def say(self, prompt: str) -> str:
+        """Say it, and wait; what the model said at the end of its turn."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        said = {"type": "user", "message": {"role": "user", "content": prompt}}
+        self.process.stdin.write(json.dumps(said) + "\n")
+        self.process.stdin.flush()
+        for line in self.process.stdout:
+            answer = json.loads(line)
+            if answer["type"] == "result":
+                assert not answer["is_error"], answer
+                return str(answer["result"])
+        raise AssertionError("Claude Code ended")
+
+
+@contextmanager
+def claude_code(home: Path, hall: Program, script: Script, token: str | None = None) -> Iterator[Claude]:
+    """Claude Code with a model that plays this script; with a token, whatever it does in the hall is that agent's."""
+    have_claude_code()
+    requests: list[Json] = []
+    own = hall.environment | ({} if token is None else {"CREWHALL_TOKEN": token})
+    write(home / "servers.json", json.dumps(claude_settings(bridge(hall.home), **own)))
+    with plays(script, requests) as url:
+        yield Claude(home, {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none"}, requests)
+
+
+def asking(up: Up, token: str | None = None) -> Ask:
+    """Calls of a hub in a process of its own, as the operator or by a token: `ask("task_get", id=…)`."""
+
+    def ask(tool: str, /, **arguments: Any) -> Json:
+        noun, verb = TOOLS.find(tool).command
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        answer = http.post(f"{up.url}/api/v1/{noun}/{verb}", json=arguments, headers=headers)
+        body: Json = answer.json()
+        assert answer.status_code == 200, body
+        return body
+
+    return ask
