@@ -68,8 +68,8 @@ def gather(tx: Tx, task: Row, include: Include, most: int, now: int) -> Gathered
     dependencies = affordable(_dependencies(tx, task), most) if include.dependency_outcomes else None
     texts, own = _workflow_texts(workflow, include), _task_texts(task)
     room = most - sum(
-        min(want, most * WEIGHTS[name] // 100)
-        for name, want in (("workflow", wanted(texts, most)), ("dependencies", price(dependencies)))
+        min(tokens, most * WEIGHTS[name] // 100)
+        for name, tokens in (("workflow", wanted(texts, most)), ("dependencies", price(dependencies)))
     )
     own_want = wanted(own, most)
     older = affordable((_older(row, max(SHORT, most // 8)) for row in rows), room - min(own_want, most // 3))

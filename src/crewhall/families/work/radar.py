@@ -123,26 +123,17 @@ def clashes_between(
 
 
 def _conflicting(call: Call, rows: Sequence[Row], tasks: Sequence[tuple[Row, Row]]) -> set[frozenset[str]]:
-    """Pairs of workspaces that would conflict, repository by repository."""
+    """Pairs of workspaces that would conflict; a workflow's are all of one repository."""
     by_id = {row["id"]: row for row in rows}
-    wanted = {frozenset((a["workspace_id"], b["workspace_id"])) for a, b in tasks}
-    by_repository: dict[str, Pairs] = defaultdict(list)
-    for pair in wanted:
-        if len(pair) == 2:
-            a, b = sorted(pair)
-            if by_id[a]["repository_path"] == by_id[b]["repository_path"]:
-                by_repository[by_id[a]["repository_path"]].append((a, b))
-    bad: set[frozenset[str]] = set()
-    stop, problems = Part(call.stop, SECONDS), []
-    for pairs in by_repository.values():
-        named = sorted({name for pair in pairs for name in pair})
-        try:
-            found = _asked(stop, [by_id[name] for name in named], sorted(pairs))
-        except Failure as failure:
-            call.stop.check()
-            problems.append(failure.message)
-            continue
-        bad |= {frozenset((pair.a, pair.b)) for pair in found.conflicts}
-    if problems:
-        log.warning("no forecast for what to begin", extra={"why": problems[0], "repositories": len(problems)})
-    return bad
+    pairs = sorted({tuple(sorted((a["workspace_id"], b["workspace_id"]))) for a, b in tasks})
+    pairs = [(a, b) for a, b in pairs if a != b]
+    if not pairs:
+        return set()
+    named = sorted({name for pair in pairs for name in pair})
+    try:
+        found = _asked(Part(call.stop, SECONDS), [by_id[name] for name in named], pairs)
+    except Failure as failure:
+        call.stop.check()
+        log.warning("no forecast for what to begin", extra={"why": failure.message})
+        return set()
+    return {frozenset((pair.a, pair.b)) for pair in found.conflicts}
