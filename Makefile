@@ -20,7 +20,7 @@ help:
 	@echo "make clean        remove the environment"
 
 up: install
-	@exec $(BIN)/crewhall up $(ARGS)
+	@exec env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKEOVERRIDES -u ARGS $(BIN)/crewhall up $(ARGS)
 
 test: $(VENV)/dev system lint
 	@$(BIN)/python -m tools.test $(ARGS)
@@ -60,10 +60,10 @@ $(VENV)/dev: requirements-dev.lock $(VENV)/ready
 
 lock:
 	@$(BIN)/python -m pip install -q uv
-	@$(BIN)/uv pip compile -q pyproject.toml --extra postgres --group build --universal --python-version 3.11 \
+	@$(BIN)/uv pip compile -q pyproject.toml --extra just --extra postgres --group build --universal --python-version 3.11 \
 		--generate-hashes --no-header --upgrade -o requirements.lock
-	@$(BIN)/uv pip compile -q pyproject.toml --extra postgres --group build --group dev -c requirements.lock --universal \
-		--python-version 3.11 --generate-hashes --no-header --upgrade -o requirements-dev.lock
+	@$(BIN)/uv pip compile -q pyproject.toml --extra just --extra postgres --group build --group dev -c requirements.lock \
+		--universal --python-version 3.11 --generate-hashes --no-header --upgrade -o requirements-dev.lock
 
 clean:
 	rm -rf $(VENV)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -43,11 +44,19 @@ def postgres_url(cluster: Cluster) -> Iterator[str]:
     cluster.drop(url)
 
 
+@pytest.fixture(scope="session")
+def sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a fresh hall's file is: every step of the schema taken, and nothing in it."""
+    path = tmp_path_factory.mktemp("template") / "hall.db"
+    open_store(str(path), Queries([])).close()
+    return path
+
+
 @pytest.fixture(params=BOTH)
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A fresh hall's database: a path or a URL."""
     if request.param == "sqlite":
-        return str(tmp_path / "hall.db")
+        return shutil.copy(request.getfixturevalue("sqlite_file"), str(tmp_path / "hall.db"))
     url: str = request.getfixturevalue("postgres_url")
     return url
 

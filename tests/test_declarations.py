@@ -26,10 +26,12 @@ from crewhall.tool import Family, Prompt, Registry, Tool
 
 ROOT = Path(__file__).parent.parent
 TOOLS = registry().tools
+SEEDS = {"work": "003", "project": "001"}
 OURS = {
     *("agent_token_create", "agent_token_revoke", "call_list", "event_list"),
     *("task_list", "text_read", "workflow_add_tasks", "workflow_remove_task"),
     *("file_reserve", "file_release", "file_reservations", "workspace_forecast", "template_get"),
+    *("worktree_open", "worktree_close", "worktree_list", "worktree_get"),
 }
 # Arguments of ours in the seeds' tools; every KEY is one, too.
 FENCED = (
@@ -44,6 +46,8 @@ ADDED = {f"{tool}.claim_epoch" for tool in FENCED} | {
     *("workspace_list.limit", "workspace_list.offset", "template_list.limit", "template_list.offset"),
     "template_apply.auto_create_workspaces",
     *("message_send.expires_in", "message_broadcast.expires_in", "message_list.cursor"),
+    *("read_file.offset", "read_file.limit", "get_project_context.max_tokens", "get_project_context.sources"),
+    *("list_directory.include_ignored", "list_directory.limit", "list_directory.offset"),
 }
 WHOLE = (".result", ".defaults", ".enums")  # what a seed says of a tool as a whole
 PROMPTS = registry().prompts
@@ -55,7 +59,7 @@ each_prompt = pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prom
 def test_a_tool_tells_what_it_does(tool: Tool) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9_]{2,50}", tool.name)
     assert tool.summary.endswith(".") and len(tool.description) <= 1024
-    assert all(tool.command) and (tool.profiles or tool.who == ("operator",))
+    assert all(tool.command) and (tool.profiles or tool.who == ("operator",) or tool.family != "work")
 
 
 @each_tool
@@ -187,8 +191,8 @@ def test_the_glossary_has_the_words_of_the_house(word: str) -> None:
 
 def test_every_dependency_has_its_reason() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = project["project"]["dependencies"] + project["project"]["optional-dependencies"]["postgres"]
-    for group in project["dependency-groups"].values():
+    wanted = list(project["project"]["dependencies"])
+    for group in [*project["dependency-groups"].values(), *project["project"]["optional-dependencies"].values()]:
         wanted += group
     reasons = (ROOT / "docs/why.md").read_text()
     missing = [name for name in (re.split(r"[\[<>=]", one)[0] for one in wanted) if f"`{name}`" not in reasons]
@@ -233,10 +237,12 @@ def test_every_requirement_names_tests_that_exist() -> None:
 
 
 def test_every_argument_of_a_seeds_tool_is_a_requirement_and_back() -> None:
-    declared = {f"003.{tool.name}" for tool in TOOLS if tool.name not in OURS}
-    declared |= {f"003.{t.name}.{name}" for t in TOOLS if t.name not in OURS for name in t.input_schema["properties"]}
-    declared -= {f"003.{argument}" for argument in ADDED} | {f"003.{tool.name}.{KEY}" for tool in TOOLS}
-    listed = {key for key in requirements() if key.startswith("003.") and not key.endswith(WHOLE)}
-    assert listed == declared
-    told = {key.rpartition(".")[0] for key in requirements() if key.startswith("003.") and key.endswith(".result")}
+    seeds = {tool: SEEDS[tool.family] for tool in TOOLS if tool.name not in OURS}
+    declared = {f"{seed}.{tool.name}" for tool, seed in seeds.items()}
+    declared |= {f"{s}.{tool.name}.{name}" for tool, s in seeds.items() for name in tool.input_schema["properties"]}
+    declared -= {f"{seed}.{name}" for seed in SEEDS.values() for name in ADDED}
+    declared -= {f"{seed}.{tool.name}.{KEY}" for tool, seed in seeds.items()}
+    of_tools = {key for key in requirements() if key.split(".")[1] in {tool.name for tool in TOOLS}}
+    assert {key for key in of_tools if not key.endswith(WHOLE)} == declared
+    told = {key.rpartition(".")[0] for key in of_tools if key.endswith(".result")}
     assert told == {key for key in declared if key.count(".") == 1}

@@ -30,6 +30,7 @@ ELSEWHERE = {
     "text_read": "context",
     "task_assign_workspace": "workspace",
     "call_list": "event",
+    **dict.fromkeys(("read_file", "list_directory", "get_project_context", "run_just_task"), "worktree"),
     **dict.fromkeys(("file_reserve", "file_release", "file_reservations"), "reservation"),
 }
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")

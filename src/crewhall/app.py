@@ -20,9 +20,11 @@ from crewhall.config import Settings
 from crewhall.declared import KEY
 from crewhall.errors import Cancelled, Failure, Forbidden, InvalidInput, TimedOut
 from crewhall.identity import Actor, Credentials
+from crewhall.kept import Kept
 from crewhall.meter import Meter
 from crewhall.presence import Presence
 from crewhall.repeats import once, part_of
+from crewhall.serving import Servers
 from crewhall.store.calls import CallLog
 from crewhall.store.events import prune
 from crewhall.store.open import open_store
@@ -34,6 +36,7 @@ DEPTH = 64
 PART = 0.8
 PRUNE_SECONDS = 600.0
 TICK_SECONDS = 10.0  # how often a hub looks whether a chore is due
+ASKING = 48
 GAP_TICKS = 3  # a hub that was away for longer knows nothing of what happened meanwhile
 
 log = logging.getLogger(__name__)
@@ -99,11 +102,17 @@ class Part(Stop):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a call comes from, as its bridge tells it: a directory, and variables that count for this call alone."""
+    """Where a call comes from, as its bridge tells it: a directory, and variables that count for this call alone.
+
+    `worktree` is no word of the client's: it is the root of the worktree's own server, by which the call came in, and
+    `identity` which directory that was when it was opened.
+    """
 
     directory: str | None = None
     bridge: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)  # tokens may be among them
+    worktree: str | None = None
+    identity: tuple[int, int] | None = None
 
 
 NOWHERE = Origin()
@@ -210,15 +219,19 @@ class Hub:
     def __init__(self, settings: Settings, registry: Registry, *, clock: Callable[[], int] | None = None) -> None:
         self.settings = settings
         self.registry = registry
-        texts = [text_of("crewhall", name) for name in ("identity.sql", "repeats.sql")]
+        texts = [text_of("crewhall", name) for name in ("identity.sql", "repeats.sql", "serving.sql")]
         texts += [family.queries for family in registry.families]
         self.store: Store = open_store(settings.database, Queries(texts), settings["database.pool"])
         self.clock = clock or self.store.now
         self.calls = CallLog(self.store)
         self.meter = Meter(tool.name for tool in registry.tools)
         self.presence = Presence()
+        self.kept = Kept()
+        self.servers: Servers | None = None  # None: this process listens for no worktree
         # Claims that may make a worktree at once: git can be slow, and half of the threads stay free for short calls.
         self.making = threading.BoundedSemaphore(max(1, settings["tool.threads"] // 2))
+        # Sources of context that are asked at once. One that is stuck keeps its place, so they don't pile up.
+        self.asking = threading.BoundedSemaphore(ASKING)
         self.before_commit: Callable[[], None] = lambda: None
         self.id = identity.new_id("hu")
         self._numbers = itertools.count(1)

@@ -13,7 +13,11 @@ from typing import Any, NamedTuple
 
 from crewhall.errors import InvalidInput
 
+SECRET = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY", re.IGNORECASE)  # in a name
 LOG_LEVELS = ("debug", "info", "warning", "error")
+# What the seeds' clients put into their server's environment; it counts for that client's calls alone.
+CLIENT_VARIABLES = ("GITHUB_TOKEN", "GITEA_URL", "GITEA_TOKEN", "CLAUDEOPS_TIER", "CLAUDEOPS_DRY_RUN")
+OWN_PREFIXES = ("CREWHALL_", "MCP_")
 
 
 def text(raw: Any) -> str:
@@ -119,6 +123,11 @@ SETTINGS = (
     Setting("agent.heartbeat", 30.0, "How often an agent is asked to beat.", seconds),
     Setting("agent.missed_beats", 3, "An agent that beats is offline after so many missed ones.", count),
     Setting("agent.lease", 1800.0, "An agent that never beats is offline after this time without a call.", seconds),
+    Setting("project.port", 3000, "First port for the servers of open worktrees; taken ones are skipped.", port),
+    Setting("project.file_bytes", 256 * 1024, "Largest file, or part of one, that read_file gives.", count),
+    Setting("project.allow", (), "Names that look secret and may be read all the same, such as .env.example.", words),
+    Setting("project.just_seconds", 240.0, "Time limit of a `just` recipe; tool.timeout is to be longer.", seconds),
+    Setting("project.just_bytes", 100_000, "Output of a recipe that is given; more is cut in the middle.", count),
     Setting("agent.max", 1000, "Agents that may be in the hall at once, offline ones not counted.", number),
 )  # fmt: skip
 
@@ -200,3 +209,15 @@ def _from_file(path: Path) -> dict[str, Any]:
 def from_environment(flags: Mapping[str, Any] | None = None) -> Settings:
     """The settings of this process: its flags, its environment."""
     return load(os.environ, flags)
+
+
+def for_others(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment for programs that are not ours: without the hall's settings, and without anyone's secrets.
+
+    A hub that a bridge started has the environment of that bridge's client, and its recipes serve others.
+    """
+    return {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith(OWN_PREFIXES) and name not in CLIENT_VARIABLES and not SECRET.search(name)
+    }

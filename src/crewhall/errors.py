@@ -5,6 +5,7 @@ Every failure a caller can meet, each declared once.
     ├── InvalidInput     INVALID_INPUT       400   2   corrects the arguments
     ├── Unauthorized     FORBIDDEN           401   4   brings a token
     ├── Forbidden        FORBIDDEN           403   4   lets someone else do it
+    ├── PathOutsideRoot  PATH_OUTSIDE_ROOT   403   4   stays inside the worktree
     ├── NotFound         NOT_FOUND           404   3   looks the id up again
     ├── InvalidState     INVALID_STATE       409   5   changes the thing's state first
     ├── InvalidTransition INVALID_TRANSITION 409   5   goes by a state that leads there
@@ -70,6 +71,19 @@ class Unauthorized(Forbidden):
     """The caller is not known: no token where one is needed, or one that is wrong or revoked."""
 
     status = 401
+
+
+class PathOutsideRoot(Failure):
+    """The path leads out of the directory that the caller is held to; nothing was looked at (seed 001)."""
+
+    code, status, exit_code, recoverable = "PATH_OUTSIDE_ROOT", 403, 4, True
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            "Path outside project root",
+            hint="Give a path inside the worktree, relative to its top. Links that lead out of it are not followed.",
+            path=re.sub("[\ud800-\udfff]", "\ufffd", path[:200]),
+        )
 
 
 class NotFound(Failure):

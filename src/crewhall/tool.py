@@ -29,7 +29,7 @@ from crewhall.store.sql import files_of
 
 ANYONE = ("operator", "agent")
 OPERATOR = ("operator",)
-PROFILES = ("worker", "coordinator", "reviewer", "standard", "readonly", "all")
+PROFILES = ("worker", "coordinator", "reviewer", "standard", "worktree", "readonly", "all")
 SCHEME = "crewhall://"
 DeclaredT = TypeVar("DeclaredT", bound="Declared")
 
@@ -131,6 +131,33 @@ class Chore:
     everywhere: bool = False
 
 
+@dataclass(frozen=True)
+class Source:
+    """What a family can tell about a worktree for `get_project_context`: a function of the call and the root.
+
+    It returns `Told`, or raises a Failure that says why it has nothing. Sources are shown by `priority`, the first
+    first; of a budget that is too small for all of them each gets a share by `weight`.
+    """
+
+    name: str
+    family: str
+    priority: int
+    weight: int
+    handler: "Callable[..., Told]"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a source tells: lines, the most important first, and how many it did not even collect.
+
+    `rest` says what else it left out, where lines can't be counted.
+    """
+
+    lines: Sequence[str]
+    more: int = 0
+    rest: str | None = None
+
+
 @dataclass
 class Family:
     """A room of tools, prompts and chores with its own words and queries."""
@@ -141,6 +168,7 @@ class Family:
     tools: list[Tool] = field(default_factory=list)
     prompts: list[Prompt] = field(default_factory=list)
     chores: list[Chore] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
 
     @cached_property
     def queries(self) -> str:
@@ -170,6 +198,15 @@ class Family:
 
         return declare
 
+    def source(self, name: str, *, priority: int, weight: int) -> Callable[[Callable[..., Told]], Callable[..., Told]]:
+        """Declare a source of context."""
+
+        def declare(handler: Callable[..., Told]) -> Callable[..., Told]:
+            self.sources.append(Source(name, self.name, priority, weight, handler))
+            return handler
+
+        return declare
+
     def chore(
         self, name: str, *, seconds: float = 0.0, everywhere: bool = False
     ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -190,6 +227,7 @@ class Registry:
         self.tools = [tool for family in self.families for tool in sorted(family.tools, key=lambda tool: tool.command)]
         self.prompts = [prompt for family in self.families for prompt in family.prompts]
         self.chores = [chore for family in self.families for chore in family.chores]
+        self.sources = sorted((one for family in self.families for one in family.sources), key=lambda one: one.priority)
         self._tools = _by_name("tools", self.tools)
         self._prompts = _by_name("prompts", self.prompts)
 
@@ -202,13 +240,22 @@ class Registry:
         return _named("prompt", self._prompts, name, "prompts/list shows the prompts there are.")
 
     def visible(self, kinds: Iterable[str], families: Iterable[str], profile: str) -> list[Tool]:
-        """What an actor of these kinds sees of these families (none: all) under a profile."""
+        """What an actor of these kinds sees of these families (none: all) under a profile.
+
+        A family that was asked for and has nothing in that profile is shown whole.
+        """
         kinds, families = set(kinds), set(families)
+        shown = [tool for tool in self.tools if not families or tool.family in families]
+        chosen = {tool.family for tool in shown if _in_profile(tool, profile)}
+        whole = families - chosen if profile not in ("readonly", "all") else set()
         return [
-            tool
-            for tool in self.tools
-            if kinds & set(tool.who) and (not families or tool.family in families) and _in_profile(tool, profile)
+            tool for tool in shown if kinds & set(tool.who) and (_in_profile(tool, profile) or tool.family in whole)
         ]
+
+    def narrowed(self, profile: str) -> "Registry":
+        """The tools of one profile alone: others are not even known."""
+        kept = ((family, [tool for tool in family.tools if profile in tool.profiles]) for family in self.families)
+        return Registry(Family(family.name, family.about, family.package, tools) for family, tools in kept if tools)
 
 
 def _by_name(what: str, declared: Sequence[DeclaredT]) -> dict[str, DeclaredT]:

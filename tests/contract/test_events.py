@@ -15,7 +15,7 @@ from crewhall.store.sql import Queries
 from crewhall.store.transaction import Store, Work
 from tests.conftest import eventually
 from tests.contract import writer
-from tests.contract.writer import PATIENCE, SPAWN
+from tests.contract.writer import PATIENCE, SERVER
 
 NOW = 100 * DAY_MS
 QUERIES = """
@@ -109,7 +109,7 @@ def test_a_wait_ends_with_a_commit_of_another_process_within_two_seconds(databas
 
     thread = threading.Thread(target=wait)
     thread.start()
-    together, told = SPAWN.Barrier(1), SPAWN.Queue()
+    together, told = SERVER.Barrier(1), SERVER.Queue()
     process = writer.start(database, "w", 1, together, told, None)
     (write,) = told.get(timeout=PATIENCE)
     thread.join(PATIENCE)

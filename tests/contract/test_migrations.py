@@ -16,7 +16,7 @@ from crewhall.store.sql import Queries
 from crewhall.store.transaction import Store, Work
 from tests.conftest import BOTH
 from tests.contract.migrating import migrate_together, open_together
-from tests.contract.writer import PATIENCE, SPAWN
+from tests.contract.writer import PATIENCE, SERVER
 from tests.postgres import Cluster
 
 QUERIES = """
@@ -149,8 +149,8 @@ def test_processes_that_open_a_new_file_at_once_all_get_in(tmp_path: Path) -> No
 
 def at_once(target: Callable[..., None], *arguments: Any, answers: int = 1) -> list[Any]:
     """What four processes answer that are let go at the same moment."""
-    together, told = SPAWN.Barrier(4), SPAWN.Queue()
-    processes = [SPAWN.Process(target=target, args=(*arguments, together, told)) for _ in range(4)]
+    together, told = SERVER.Barrier(4), SERVER.Queue()
+    processes = [SERVER.Process(target=target, args=(*arguments, together, told)) for _ in range(4)]
     for process in processes:
         process.start()
     found = [told.get(timeout=PATIENCE) for _ in range(4 * answers)]
@@ -218,7 +218,7 @@ def test_a_step_may_hold_any_text(database: str) -> None:
     """A step has no parameters: percent signs and colons in it are its own."""
     store = connect(database, Queries(["-- name: kept\nSELECT word FROM odd"]))
     text = "CREATE TABLE odd (word text DEFAULT '100% :now');\nINSERT INTO odd (word) SELECT '%s 5%5 :x';\n"
-    migrate(store, [*steps(store.dialect.name), Step(9, "0009_odd", text)])
+    migrate(store, [*steps(store.dialect.name), Step(999, "0999_odd", text)])
     with store.read() as tx:
         assert tx.value("kept") == "%s 5%5 :x"
     store.close()

@@ -20,7 +20,7 @@ from crewhall.store.sql import Queries
 from crewhall.store.transaction import Row, Store
 from tests.conftest import eventually, settings_for
 from tests.contract import writer
-from tests.contract.writer import PATIENCE, SPAWN, Stall, Write, path_of
+from tests.contract.writer import PATIENCE, SERVER, Stall, Write, path_of
 
 WRITERS = [f"w{number}" for number in range(8)]
 WRITES = 500
@@ -72,7 +72,7 @@ class Follower:
 
 def race(database: str, stall: Stall) -> list[list[Write]]:
     """What each of the writers did, all at once. Fails when one of them met any failure at all."""
-    together, told = SPAWN.Barrier(len(WRITERS)), SPAWN.Queue()
+    together, told = SERVER.Barrier(len(WRITERS)), SERVER.Queue()
     processes = [
         writer.start(database, name, WRITES, together, told, stall if name == WRITERS[3] else None) for name in WRITERS
     ]
@@ -91,7 +91,7 @@ def race(database: str, stall: Stall) -> list[list[Write]]:
 def test_eight_processes_lose_no_write_starve_no_one_and_show_each_event_once_in_order(
     database: str, store: Store
 ) -> None:
-    stall = Stall(WRITES // 5, reached=SPAWN.Event(), may_go_on=SPAWN.Event())
+    stall = Stall(WRITES // 5, reached=SERVER.Event(), may_go_on=SERVER.Event())
     follower = Follower(store, stall)
     done = race(database, stall)
     seen = follower.finish()

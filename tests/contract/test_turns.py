@@ -16,7 +16,7 @@ from crewhall.store.turns import Line, Turns
 from tests.conftest import eventually
 from tests.contract import writer
 from tests.contract.standing import Standing, kill
-from tests.contract.writer import PATIENCE, SPAWN, Stall
+from tests.contract.writer import PATIENCE, SERVER, Stall
 
 THREADS = 6
 
@@ -65,7 +65,7 @@ class Place:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._entered: SimpleQueue[str] = SPAWN.SimpleQueue()
+        self._entered: SimpleQueue[str] = SERVER.SimpleQueue()
         self._standing: list[Standing] = []
 
     def drawn(self) -> int:
@@ -158,8 +158,8 @@ def test_two_lines_of_one_process_keep_each_other_out(line: Line, tmp_path: Path
 
 
 def test_a_writer_killed_before_its_commit_leaves_nothing_and_holds_up_no_one(database: str) -> None:
-    stall = Stall(1, reached=SPAWN.Event(), may_go_on=SPAWN.Event())
-    together, told = SPAWN.Barrier(1), SPAWN.Queue()
+    stall = Stall(1, reached=SERVER.Event(), may_go_on=SERVER.Event())
+    together, told = SERVER.Barrier(1), SERVER.Queue()
     process = writer.start(database, "w", 3, together, told, stall)
     assert stall.reached.wait(PATIENCE)
     kill(process)

@@ -4,7 +4,7 @@ import time
 import traceback
 from dataclasses import dataclass
 from multiprocessing import get_context
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkServerProcess
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
@@ -14,7 +14,9 @@ from crewhall.app import Hub
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 
-SPAWN = get_context("spawn")
+# Real processes, forked from one that has imported everything and has no threads: each starts at once.
+SERVER = get_context("forkserver")
+SERVER.set_forkserver_preload(["tests.contract.standing", "tests.contract.migrating"])
 PATIENCE = 60.0
 
 
@@ -43,8 +45,8 @@ def path_of(writer: str, number: int) -> str:
 
 def start(
     database: str, writer: str, count: int, together: Barrier, told: "Queue[list[Write] | str]", stall: Stall | None
-) -> SpawnProcess:
-    process = SPAWN.Process(target=_run, args=(database, writer, count, together, told, stall), name=writer)
+) -> ForkServerProcess:
+    process = SERVER.Process(target=_run, args=(database, writer, count, together, told, stall), name=writer)
     process.start()
     return process
 

@@ -1,5 +1,7 @@
 """crewhall as a program: run to its end, or up as a hub, in a hall of its own."""
 
+import contextlib
+import io
 import os
 import re
 import signal
@@ -11,8 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from crewhall import config
 from crewhall.config import Settings
+from crewhall.edges import cli
 from tests.edges.ways import CREWHALL
 from tests.edges.wire import http
 
@@ -77,6 +82,20 @@ class Program:
         )
         return Done(done.returncode, done.stdout, done.stderr)
 
+    def here(self, *words: str, **environment: str) -> Done:
+        """The same without a process of its own, for set-up and for tables of cases; starting one takes a second."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            for name in [name for name in os.environ if name not in PASSED_ON]:
+                patch.delenv(name)
+            for name, value in self._environment(environment).items():
+                patch.setenv(name, value)
+            return Done(cli.run(list(words)), out.getvalue(), err.getvalue())
+
     @contextmanager
     def up(self, *words: str, **environment: str) -> Iterator[Up]:
         """A hub that is ready; it is ended with the block if it still runs."""
@@ -107,7 +126,7 @@ class Program:
                 process.stdout.close()
 
 
-def ask(up: Up, path: str, **body: Any) -> Any:
+def ask(up: Up, path: str, /, **body: Any) -> Any:
     """A tool's result from a hub, asked by POST."""
     answer = http.post(f"{up.url}/api/v1/{path}", json=body)
     assert answer.status_code == 200, answer.text + up.log.read_text()

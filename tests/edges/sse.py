@@ -17,11 +17,14 @@ OLDEST = "2024-11-05"
 
 
 class Sse:
-    def __init__(self, live: Live, token: str | None = None, *, open_session: bool = True) -> None:
-        self._live = live
-        self.headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self.connection = http.client.HTTPConnection("127.0.0.1", live.port, timeout=60)
-        self.connection.request("GET", "/sse", headers=self.headers)
+    def __init__(
+        self, live: Live, token: str | None = None, *, open_session: bool = True, at: int = 0, path: str = "/sse"
+    ) -> None:
+        port = at or live.port
+        self._url = f"http://127.0.0.1:{port}"
+        self.headers = {"Accept": "text/event-stream"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self.connection.request("GET", path, headers=self.headers)
         self.response = self.connection.getresponse()
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._ids = itertools.count(1)
@@ -54,7 +57,7 @@ class Sse:
             return  # closed
 
     def post(self, message: Any, **headers: str) -> httpx2.Response:
-        url = self._live.url + self.endpoint
+        url = self._url + self.endpoint
         content = message if isinstance(message, bytes) else json.dumps(message).encode()
         return httpx2.post(url, content=content, headers={"Content-Type": "application/json"} | self.headers | headers)
 

@@ -7,7 +7,8 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,26 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home whose hub is up, for tests that need one to be there and change nothing."""
+    home = tmp_path_factory.mktemp("bridge")
+    (home / "config.toml").write_text("[server]\nport = 0\n")
+    with bridges(home) as (client,):
+        client.call("agent_list")
+        yield home
+
+
+@contextmanager
+def bridge(home: Path, *words: str, **environment: str) -> Iterator[Stdio]:
+    """A client that leaves the hub as it is."""
+    client = Stdio(home, *words, **environment)
+    try:
+        yield client
+    finally:
+        client.kill()
+
+
 def test_a_bridge_starts_the_hub_that_it_needs_and_leaves_it_running(home: Path) -> None:
     with bridges(home) as (client,):
         assert hubs(home) == []
@@ -44,8 +65,8 @@ def test_a_bridge_starts_the_hub_that_it_needs_and_leaves_it_running(home: Path)
 
 
 @pytest.mark.parametrize("version", [MODERN, LEGACY])
-def test_both_eras_speak_through_it(home: Path, version: str) -> None:
-    with bridges(home) as (client,):
+def test_both_eras_speak_through_it(served: Path, version: str) -> None:
+    with bridge(served) as client:
         if version == LEGACY:
             assert client.initialize()["result"]["protocolVersion"] == LEGACY
         else:
@@ -232,19 +253,19 @@ def test_a_bridges_directory_and_variables_count_for_its_own_calls_alone(
 
 
 @pytest.mark.parametrize("token", ["", "${CREWHALL_TOKEN}", "ch_agent_wrong"])
-def test_a_wrong_token_is_never_taken_for_none(home: Path, token: str) -> None:
-    with bridges(home, 1, CREWHALL_TOKEN=token) as (client,):
+def test_a_wrong_token_is_never_taken_for_none(served: Path, token: str) -> None:
+    with bridge(served, CREWHALL_TOKEN=token) as client:
         assert client.ask("tools/list")["error"]["data"]["code"] == "FORBIDDEN"
         assert client.ask("server/discover")["error"]["data"]["code"] == "FORBIDDEN"
         assert client.call("agent_list")["code"] == "FORBIDDEN"
 
 
-def test_families_and_profile_shorten_the_list(home: Path) -> None:
-    with bridges(home, 1, "--profile", "readonly", "--families=work") as (client,):
+def test_families_and_profile_shorten_the_list(served: Path) -> None:
+    with bridge(served, "--profile", "readonly", "--families=work") as client:
         names = [tool["name"] for tool in client.ask("tools/list")["result"]["tools"]]
         assert "agent_list" in names and "agent_register" not in names
         assert client.call("agent_register", name="a", runtime="codex")["code"] == "FORBIDDEN"
-    with bridges(home, 1, "--families", "nonsense") as (client,):
+    with bridge(served, "--families", "nonsense") as client:
         assert "no family 'nonsense'" in client.ask("tools/list")["error"]["message"]
 
 

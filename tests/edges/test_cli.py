@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -153,11 +153,11 @@ def test_a_home_that_cannot_be_used_is_one_line(program: Program, tmp_path: Path
         assert done.code in (2, 7) and len(done.err.splitlines()) == 2, done
     below = str(tmp_path / "file" / "below" / "it")
     assert_error(program.run("status", MCP_DATABASE_PATH=below), 7, "Not a directory")
-    assert_error(program.run("backup", below), 3, "there is no directory")
+    assert_error(program.here("backup", below), 3, "there is no directory")
 
 
 def test_the_body_is_the_same_with_a_hub_and_without(program: Program) -> None:
-    made = body(program.run("--json", "agent", "token", "--name", "ada"))
+    made = body(program.here("--json", "agent", "token", "--name", "ada"))
     asked = [
         (("agent", "get", made["agent_id"]), None),
         (("agent", "get", "ag_nobody"), None),
@@ -167,17 +167,16 @@ def test_the_body_is_the_same_with_a_hub_and_without(program: Program) -> None:
         (("agent", "get", made["agent_id"]), "ch_agent_wrong"),
     ]
 
-    def answers() -> list[tuple[int, dict[str, Any]]]:
+    def answers(run: Callable[..., Done]) -> list[tuple[int, dict[str, Any]]]:
         found = [
-            program.run("--json", *words, **({"CREWHALL_TOKEN": token} if token is not None else {}))
-            for words, token in asked
+            run("--json", *words, **({"CREWHALL_TOKEN": token} if token is not None else {})) for words, token in asked
         ]
         return [(done.code, body(done)) for done in found]
 
-    alone = answers()
+    alone = answers(program.here)
     assert [code for code, _ in alone] == [0, 3, 2, 4, 4, 4]
     with program.up():
-        assert answers() == alone
+        assert answers(program.run) == alone
 
 
 def test_a_token_makes_it_an_agent(place: tuple[Program, Up]) -> None:

@@ -123,7 +123,7 @@ def test_a_damaged_notice_is_no_hub(tmp_path: Path, text: str) -> None:
 
 
 def test_hubs_of_one_hall_do_not_hide_each_other(program: Program, tmp_path: Path) -> None:
-    assert program.run("backup", str(tmp_path / "b")).code == 0
+    assert program.here("backup", str(tmp_path / "b")).code == 0
     with program.up() as first:
         with program.up() as second:
             assert running_hubs(program.settings) == [first.url, second.url]
@@ -142,21 +142,21 @@ def test_hubs_of_one_hall_do_not_hide_each_other(program: Program, tmp_path: Pat
 
 def test_the_halls_own_commands_are_the_operators(program: Program, tmp_path: Path) -> None:
     """Whoever has an agent's token in its environment does not become the operator by these commands."""
-    token = body(program.run("--json", "agent", "token", "--name", "ada"))["token"]
+    token = body(program.here("--json", "agent", "token", "--name", "ada"))["token"]
     file = str(tmp_path / "b")
     for words in (("backup", file), ("restore", file, "--replace")):
         assert_error(
             program.run(*words, CREWHALL_TOKEN=token), 4, f"{words[0]} is for the operator, and CREWHALL_TOKEN is"
         )
-        assert_error(program.run(*words, CREWHALL_TOKEN=""), 4, "the token is empty")
+        assert_error(program.here(*words, CREWHALL_TOKEN=""), 4, "the token is empty")
     assert not (tmp_path / "b").exists()
     with program.up():
         assert_error(program.run("link", CREWHALL_TOKEN=token), 4, "link is for the operator")
         assert_error(program.run("agent", "list", CREWHALL_TOKEN=""), 4, "the token is empty")
         assert body(program.run("--json", "link"))["url"].startswith("http://")
-    assert_error(program.run("agent", "list", CREWHALL_TOKEN=""), 4, "the token is empty")
-    assert_error(program.run("backup", str(tmp_path / "nowhere" / "b")), 3, "there is no directory")
-    assert_error(program.run("restore", file, "--replce"), 2, "'--replce' has no place")
+    assert_error(program.here("agent", "list", CREWHALL_TOKEN=""), 4, "the token is empty")
+    assert_error(program.here("backup", str(tmp_path / "nowhere" / "b")), 3, "there is no directory")
+    assert_error(program.here("restore", file, "--replce"), 2, "'--replce' has no place")
 
 
 def test_status_tells_of_the_hall_with_and_without_a_hub(program: Program) -> None:
@@ -180,10 +180,10 @@ def test_a_backup_of_a_running_hall_is_restored_into_another(program: Program, t
         assert_error(program.run("restore", str(file), "--replace"), 7, "a hub of this hall runs at")
     other = Program(tmp_path / "other" / "home")
     assert "rows are back" in other.run("restore", str(file)).out
-    assert body(other.run("--json", "agent", "get", agent))["name"] == "ada"
-    assert_error(other.run("restore", str(file)), 5, " 1 events")
+    assert body(other.here("--json", "agent", "get", agent))["name"] == "ada"
+    assert_error(other.here("restore", str(file)), 5, " 1 events")
     assert other.run("restore", str(file), "--replace").code == 0
-    assert_error(other.run("restore", str(tmp_path / "nowhere")), 3, "there is no file")
+    assert_error(other.here("restore", str(tmp_path / "nowhere")), 3, "there is no file")
 
 
 def found(program: Program, what: str) -> tuple[int, str, str]:
@@ -223,7 +223,7 @@ def test_the_doctor_finds_open_permissions(program: Program) -> None:
 
 @pytest.mark.parametrize("damage", ["no database at all", "pages", "schema"])
 def test_the_doctor_finds_a_damaged_database(program: Program, damage: str) -> None:
-    program.run("agent", "register", "ada", "codex")
+    program.here("agent", "register", "ada", "codex")
     path = program.home / "hall.db"
     content = bytearray(path.read_bytes())
     if damage == "pages":
@@ -236,7 +236,7 @@ def test_the_doctor_finds_a_damaged_database(program: Program, damage: str) -> N
 
 
 def test_the_doctor_and_the_tools_know_a_hall_that_is_newer(program: Program) -> None:
-    program.run("status")
+    program.here("status")
     with sqlite3.connect(program.home / "hall.db") as database:
         database.execute("INSERT INTO migration VALUES (999, 'later', 0)")
     database.close()

@@ -52,14 +52,17 @@ def test_only_what_was_asked_for_is_told(serve: Serve) -> None:
 
 def test_a_cancelled_stream_ends_and_the_connection_goes_on(serve: Serve) -> None:
     live = serve()
-    client = Stdio(live.hub.settings.home, **hall_of(live))
-    name = client.send("subscriptions/listen", notifications=WANTED)
-    eventually(lambda: client.notices)
+    client, other = (Stdio(live.hub.settings.home, **hall_of(live)) for _ in range(2))
+    name, _ = (one.send("subscriptions/listen", notifications=WANTED) for one in (client, other))
+    eventually(lambda: client.notices and other.notices)
     client.notify("notifications/cancelled", requestId=name)
+    assert client.count() == 0  # answered after the hub has read the cancellation
     live.hub.call("agent_register", {"name": "ada", "runtime": "codex"}, OPERATOR)
+    eventually(lambda: len(_heard(other)) == 2)
     assert client.count() == 1
     assert _heard(client) == []
     client.close()
+    other.close()
 
 
 def test_over_http_the_answer_is_the_stream_and_a_stopping_hub_ends_it(serve: Serve) -> None:

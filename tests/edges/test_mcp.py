@@ -138,7 +138,7 @@ def test_results_fit_their_output_schemas(live: Live, tmp_path: Path) -> None:
         "agent_unregister": {"id": agent},
         "agent_register": {"name": "b", "runtime": "custom"},
     }
-    assert set(calls) == {tool.name for tool in live.hub.registry.tools}
+    assert set(calls) == {tool.name for tool in live.hub.registry.tools if tool.family == "work"}
     learnt: dict[str, str] = {}
     for name, arguments in calls.items():
         filled = {
@@ -236,7 +236,13 @@ def progress(live: Live, era: str, params: dict[str, Any]) -> list[dict[str, Any
 def test_a_silent_call_still_shows_signs_of_life(serve: Serve, era: str) -> None:
     lab = Lab()
     live = serve(tools=lab.registry, tool__progress="50ms")
-    threading.Timer(0.4, lab.proceed.set).start()
+    letting_go = threading.Timer(0.4, lab.proceed.set)
+
+    def when_it_runs() -> None:
+        assert lab.started.wait(20)
+        letting_go.start()
+
+    threading.Thread(target=when_it_runs).start()
     params: dict[str, Any] = {"name": "lab_quiet", "arguments": {}, "_meta": {"progressToken": 7}}
     beats = progress(live, era, params)
     assert len(beats) >= 2 and all(beat["message"] == "still running" for beat in beats)

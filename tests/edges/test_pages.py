@@ -311,3 +311,14 @@ def test_the_rest_page_lists_every_tool(live: Live, visit: Start) -> None:
     methods = ["POST" if tool.changes else "GET" for tool in live.hub.registry.tools]
     expect(at.page.locator("summary .method")).to_have_text(methods)
     at.assert_clean()
+
+
+def test_open_worktrees_are_shown_with_where_they_are_served(live: Live, visit: Start, tmp_path: Path) -> None:
+    page = visit(live).sign_in()
+    expect(page.get_by_text("None is open")).to_be_visible()
+    (tmp_path / "shop").mkdir()
+    eventually(lambda: live.hub.servers)
+    url = call(live, "worktree_open", path=str(tmp_path / "shop"))["url"]
+    row = page.get_by_role("region", name="Open worktrees").get_by_role("row").nth(1)
+    expect(row).to_contain_text(str(tmp_path / "shop"))
+    expect(row).to_contain_text(url)

@@ -24,7 +24,7 @@ def program(database: str, tmp_path: Path) -> Program:
     """A hall with something in it, on each database."""
     name = "CREWHALL_DATABASE_URL" if "://" in database else "MCP_DATABASE_PATH"
     program = Program(tmp_path / "home", {name: database})
-    assert program.run("agent", "register", "ada", "codex").code == 0
+    assert program.here("agent", "register", "ada", "codex").code == 0
     return program
 
 
@@ -199,7 +199,7 @@ def test_a_run_that_is_stopped_leaves_nothing_behind(database: str, program: Pro
 
 def test_an_agents_token_is_refused(tmp_path: Path) -> None:
     program = Program(tmp_path / "home")
-    token = body(program.run("--json", "agent", "token", "--name", "kim"))["token"]
+    token = body(program.here("--json", "agent", "token", "--name", "kim"))["token"]
     assert_error(
         program.run("selftest", CREWHALL_TOKEN=token), 4, "selftest is for the operator, and CREWHALL_TOKEN is"
     )
@@ -220,7 +220,7 @@ def test_an_agents_token_is_refused(tmp_path: Path) -> None:
 )
 def test_numbers_out_of_bounds_are_refused_with_a_hint(tmp_path: Path, words: list[str], message: str) -> None:
     program = Program(tmp_path / "home")
-    assert_error(program.run("selftest", *words), 2, message)
+    assert_error(program.here("selftest", *words), 2, message)
     assert not program.home.exists()
 
 

@@ -9,11 +9,15 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crewhall.app import Stop
 from crewhall.errors import Cancelled, Failure, InvalidInput, NotFound, TimedOut, Unavailable
-from crewhall.outside.run import Ended, run
+from crewhall.outside.run import Ended, run, run_long
+from crewhall.outside.talk import Kept
 from tests.conftest import eventually
+from tests.outside.marks import with_variable
 
 # A shell that says where it is, and a sleeper in its group that would live on for an hour.
 FAMILY = "echo $$ > shell; sleep 3600 & echo $! > sleeper; wait"
@@ -150,3 +154,104 @@ def test_file_descriptors_are_kept_by_the_child_alone_when_named(tmp_path: Path)
         assert sh(question, tmp_path, keep=[handle]).code == 0
     finally:
         os.close(handle)
+
+
+def long(text: str, cwd: Path, seconds: float = 20, most_bytes: int = 100_000, **more: object) -> Ended:
+    return run_long(["sh", "-c", text], cwd=str(cwd), seconds=seconds, most_bytes=most_bytes, **more)  # type: ignore[arg-type]
+
+
+@given(pieces=st.lists(st.binary(max_size=40), max_size=12), most=st.integers(0, 99))
+def test_of_too_much_the_middle_is_left_out(pieces: list[bytes], most: int) -> None:
+    kept, whole = Kept(most), b"".join(pieces)
+    for piece in pieces:
+        kept.add(piece)
+    text = whole if len(whole) <= most else whole[: most // 2] + whole[len(whole) - (most - most // 2) :]
+    assert (kept.text(), kept.left_out, kept.total) == (text, len(whole) - len(text), len(whole))
+
+
+def test_a_long_output_costs_no_memory(tmp_path: Path) -> None:
+    kept, piece = Kept(1000), bytes(65_536)
+    for _ in range(200):
+        kept.add(piece)
+        assert len(kept._head) + len(kept._tail) <= 3  # pieces
+    kept.add(b"end")
+    assert kept.text() == bytes(997) + b"end"
+
+
+def test_both_streams_come_in_their_order_when_merged(tmp_path: Path) -> None:
+    text = "echo a; echo b >&2; echo c; exit 3"
+    assert long(text, tmp_path, merged=True) == Ended(3, b"a\nb\nc\n", b"")
+    assert long(text, tmp_path) == Ended(3, b"a\nc\n", b"b\n")
+
+
+def test_the_end_of_a_long_one_s_time_is_an_answer(tmp_path: Path) -> None:
+    ended = long("echo begun; " + FAMILY, tmp_path, seconds=0.3)
+    assert (ended.out, ended.is_late) == (b"begun\n", True)
+    assert ended.code < 0 and ended.seconds > 0.3
+    assert not is_running(noted(tmp_path / "shell")) and not is_running(noted(tmp_path / "sleeper"))
+
+
+# Each leaves a sleeper, and ends at once.
+LEAVING = {
+    "in its group": "sleep 3600 &",
+    "deaf to a hangup": "nohup sleep 3600 > /dev/null 2>&1 &",
+    "in a session of its own": "setsid sleep 3600 &",
+    "with its output closed": "setsid sleep 3600 > /dev/null 2>&1 < /dev/null &",
+    "by a double fork": "(setsid sh -c 'sleep 3600 &' > /dev/null 2>&1 < /dev/null &)",
+    "by many forks": """(setsid sh -c '(setsid sh -c "(setsid sleep 3600 &) &" &) &' &)""",
+    "two of them": "setsid sleep 3600 & sleep 3600 > /dev/null &",
+}
+
+
+@pytest.mark.parametrize("leaving", LEAVING)
+def test_what_a_long_one_leaves_behind_is_ended_wherever_it_went(tmp_path: Path, leaving: str) -> None:
+    with with_variable() as (env, alive):
+        ended = long(LEAVING[leaving] + "\necho done", tmp_path, env=env)
+        assert not alive()
+    assert ended.out == b"done\n" and not ended.is_late
+    assert ended.left_behind == 2 if leaving == "two of them" else ended.left_behind >= 1
+
+
+def test_a_stray_may_clean_up_and_one_that_will_not_end_is_killed(tmp_path: Path) -> None:
+    tidy = "setsid sh -c 'trap \"rm lock; exit\" TERM; touch lock; while :; do sleep 0.02; done' &"
+    deaf = "trap '' TERM; setsid sh -c 'while :; do sleep 0.02; done' > /dev/null 2>&1 &"
+    with with_variable() as (env, alive):
+        ended = long(f"{tidy}\n{deaf}\nwhile :; do sleep 0.02; done", tmp_path, seconds=0.5, env=env)
+        assert not alive()
+    assert ended.is_late and ended.code == -signal.SIGKILL
+    assert not (tmp_path / "lock").exists()
+
+
+# It takes a while to end, and would notice a second request.
+SLOW = "trap 'echo >> asked; sleep 0.1; echo >> done; exit' TERM; touch begun; while :; do sleep 0.02; done"
+
+
+@pytest.mark.parametrize(
+    "text", [SLOW, f'setsid sh -c "{SLOW}" > /dev/null 2>&1 &\nwhile [ ! -e begun ]; do sleep 0.01; done']
+)
+def test_who_is_asked_to_end_is_asked_once(tmp_path: Path, text: str) -> None:
+    ended = long(text, tmp_path, seconds=0.4)
+    assert ended.is_late == (text == SLOW)
+    assert (tmp_path / "asked").read_text() == (tmp_path / "done").read_text() == "\n"
+
+
+def test_a_cancel_ends_the_strays_too(tmp_path: Path) -> None:
+    stop = Stop(60)
+    with with_variable() as (env, alive):
+        with pytest.raises(Cancelled):
+            long("setsid sleep 3600 & echo said; wait", tmp_path, env=env, stop=stop, heard=lambda *_: stop.cancel())
+        assert not alive()
+
+
+def test_who_listens_is_told_the_last_line_and_may_end_it(tmp_path: Path) -> None:
+    told: list[tuple[int, str]] = []
+
+    def hear(total: int, line: str) -> None:
+        told.append((total, line))
+        if len(told) == 2:
+            raise Cancelled("enough", hint="")
+
+    with pytest.raises(Cancelled, match="enough"):
+        long("echo one; echo; while :; do sleep 0.02; printf 'two\\n\\n'; done", tmp_path, heard=hear)
+    assert [line for _, line in told] in (["one", "two"], ["two", "two"])
+    assert told[0][0] < told[1][0]

@@ -1,5 +1,8 @@
 """The count of tokens against a real tokenizer: the same number for any text, in time that grows with its length."""
 
+import json
+import subprocess
+import sys
 import time
 import unicodedata
 
@@ -101,3 +104,28 @@ def test_what_is_remembered_is_bounded_and_gives_the_same_number_again() -> None
         assert count(f"{number}" * 5_000) == real_count(f"{number}" * 5_000)
     assert tokens._long.cache_info().currsize <= tokens.FEW
     assert tokens._short.cache_info().currsize <= tokens.REMEMBERED
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(TEXTS, min_size=1, max_size=6))
+def test_a_long_text_in_json_has_as_many_although_its_lines_are_counted_one_by_one(lines: list[str]) -> None:
+    text = json.dumps(
+        "\n".join(["a word", *lines] * (1 + tokens.LONG // (8 + sum(map(len, lines))))), ensure_ascii=False
+    )
+    assert tokens.count(text) == real_count(text)
+
+
+LOAD = """
+import threading
+from crewhall.outside import tokens
+for _ in range(3):
+    tokens.load()
+for thread in threading.enumerate():
+    if thread.name == "vocabulary":
+        thread.join()
+assert tokens._ranks.cache_info().currsize == tokens._loaded.cache_info().misses == 1
+"""
+
+
+def test_the_vocabulary_can_be_had_beforehand_and_is_loaded_once() -> None:
+    subprocess.run([sys.executable, "-c", LOAD], check=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from crewhall.config import Settings
-from crewhall.edges.meeting import directory
+from crewhall.edges.meeting import directory, directory_told
 from crewhall.edges.notices import CONNECT_SECONDS, running_hubs
 from crewhall.errors import Unauthorized, Unavailable
 
@@ -22,7 +22,7 @@ class Hall:
         self.urls = running_hubs(settings)
         self.url = self.urls[0] if self.urls else None
         # An empty CREWHALL_TOKEN is a wrong token, never none: a script's unset variable must not make an operator.
-        self._directory = directory()
+        self._directory = directory_told(directory())
         self._token = os.environ.get("CREWHALL_TOKEN", _operator_token(settings.home))
 
     def tools(self) -> list[dict[str, Any]]:

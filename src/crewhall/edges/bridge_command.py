@@ -11,12 +11,13 @@ from crewhall.edges.ways import Broken, NewHub, OwnHub, Way
 from crewhall.errors import InvalidInput
 
 USAGE = """\
-usage: crewhall [--home DIR] mcp [--families A,B] [--profile P] [--standalone]
+usage: crewhall [--home DIR] mcp [--families A,B] [--profile P] [--directory DIR] [--standalone]
 
 Speaks MCP on stdin and stdout, for a client's config. It joins the hub that runs, or starts one.
 
   --families A,B   show the tools of these families alone
-  --profile P      worker, coordinator, reviewer, standard, readonly or all
+  --profile P      worker, coordinator, reviewer, standard, worktree, readonly or all
+  --directory DIR  the client works there; left out, where it starts this
   --standalone     serve the hall in this process, without a hub
   CREWHALL_TOKEN   in the environment: an agent's token; the client is that agent
 """
@@ -36,7 +37,7 @@ def main(words: list[str]) -> int:
         if name in ("--help", "-h"):
             sys.stdout.write(USAGE)
             return 0
-        takes_value = name in ("--home", "--families", "--profile")
+        takes_value = name in ("--home", "--families", "--profile", "--directory")
         if takes_value and not equals and rest:
             value = rest.pop(0)
         if takes_value != bool(value) or (name != "--standalone" and not takes_value):
@@ -65,7 +66,7 @@ def _serve(options: dict[str, str]) -> None:
     hello = {
         "crewhall": __version__,
         "bridge": f"br_{os.urandom(8).hex()}",
-        "directory": directory(),
+        "directory": os.path.abspath(options["--directory"]) if "--directory" in options else directory(),
         "token": os.environ.get("CREWHALL_TOKEN"),
         "families": options.get("--families", ""),
         "profile": options.get("--profile"),

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import re
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -32,13 +33,14 @@ BRIDGE_NAME = re.compile(r"br_[0-9a-z]{1,40}")  # one that any database can hold
 class Bridgehead:
     """The place where bridges come in. `leave` is called when one that is newer wants this hub's place."""
 
-    def __init__(self, edge: McpEdge, meeting: Meeting, leave: Callable[[], None]) -> None:
-        self.edge = edge
+    def __init__(self, edge: McpEdge, worktree_edge: McpEdge, meeting: Meeting, leave: Callable[[], None]) -> None:
+        self.edge, self._worktree_edge = edge, worktree_edge
         self.meeting = meeting
         self.port: int | None = None  # of the hub's HTTP
         self.is_for_bridges = False  # started by one, and of no use when the last has gone
         self._leave = leave
         self._lock: int | None = None
+        self.has_place = asyncio.Event()  # no other hub of this hall has it on this node
         self._server: asyncio.Server | None = None
         self._bridges: dict[asyncio.Task[None], Carrier] = {}
         self._is_leaving = False
@@ -58,12 +60,18 @@ class Bridgehead:
         self._lock = lock
         self.is_for_bridges = for_bridges
 
+    def take_place(self) -> bool:
+        """Whether this hub has the hall's place on this node, perhaps from now on. Raises OSError."""
+        if self._lock is None:
+            self._lock = self.meeting.try_lock()
+        if self._lock is not None:
+            self.has_place.set()
+        return self.has_place.is_set()
+
     async def open(self) -> None:
         """Listen, as soon as no other hub of this hall does."""
-        while self._lock is None:
-            self._lock = self.meeting.try_lock()
-            if self._lock is None:
-                await asyncio.sleep(LOOK_SECONDS)
+        while not self.take_place():
+            await asyncio.sleep(LOOK_SECONDS)
         try:
             listener = self.meeting.listen()
         except OSError as error:
@@ -77,7 +85,7 @@ class Bridgehead:
         """One bridge, from its hello to its end."""
         task = asyncio.current_task()
         assert task is not None
-        carrier = Carrier(self.edge, reader, writer)
+        carrier = Carrier(self.edge, self._worktree_edge, reader, writer)
         try:
             if await self._greet(carrier):
                 self._bridges[task] = carrier
@@ -122,8 +130,9 @@ class Bridgehead:
                 self.meeting.socket.unlink()
         for carrier in self._bridges.values():
             carrier.leave()
-        if self._bridges:
-            await asyncio.wait(self._bridges, timeout=seconds)
+        end = time.monotonic() + seconds
+        while self._bridges and (left := end - time.monotonic()) > 0:  # one that was being greeted comes in meanwhile
+            await asyncio.wait(self._bridges, timeout=left)
         for task in list(self._bridges):
             task.cancel()
         if self._bridges:
@@ -139,12 +148,13 @@ class Bridgehead:
 class Carrier:
     """The lines of one bridge's connection."""
 
-    def __init__(self, edge: McpEdge, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._edge = edge
+    def __init__(
+        self, edge: McpEdge, worktree_edge: McpEdge, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._edge, self._worktree_edge = edge, worktree_edge
         self._reader, self._writer = reader, writer
         self._hello: dict[str, Any] = {}
         self.bridge = new_id("br")  # what it is called, unless it has a name of its own that outlives this hub
-        self._talk = Conversation(edge, self._caller, self.say)
 
     async def read_hello(self) -> dict[str, Any]:
         """What the bridge says of itself. Raises Failure when it is no bridge of ours."""
@@ -156,12 +166,15 @@ class Carrier:
         except (ValueError, KeyError, TypeError, AssertionError, RecursionError):
             raise InvalidInput("this is no bridge's hello", hint="Connect with `crewhall mcp`.") from None
         self._hello = hello
+        if hello.get("profile") == "worktree":  # one worktree's tools, and nothing of the hall
+            self._edge = self._worktree_edge
         if BRIDGE_NAME.fullmatch(str(hello.get("bridge"))):
             self.bridge = hello["bridge"]
         return self._hello
 
     async def run(self) -> None:
         """Carry lines until the bridge is gone, or has said that no more come and has its answers."""
+        self._talk = Conversation(self._edge, self._caller, self.say)
         talking = asyncio.create_task(self._talk.run())
         talking.add_done_callback(lambda _: self._writer.close())
         try:

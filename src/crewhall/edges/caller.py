@@ -12,6 +12,8 @@ from crewhall.errors import InvalidInput
 from crewhall.identity import Actor
 from crewhall.tool import PROFILES, Registry
 
+WORKTREE = "crewhall.worktree"  # in a request's scope: root and identity of the worktree whose server it came to
+
 
 @dataclass(frozen=True)
 class Caller:
@@ -25,10 +27,18 @@ class Caller:
 
 
 def caller_by(registry: Registry, actor: Actor, scope: Scope, edge: str = "mcp") -> Caller:
-    """The caller of an HTTP request, by its path and headers. Raises InvalidInput as `caller` does."""
+    """The caller of an HTTP request, by its path and headers. Raises InvalidInput as `caller` does.
+
+    On the server of a worktree it sees all there is, which is little, whatever its role.
+    """
     headers = Headers(scope=scope)
     named = scope.get("path_params", {}).get("families") or headers.get("x-crewhall-families", "")
-    return caller(registry, actor, named, headers.get("x-crewhall-profile"), edge=edge)
+    profile, worktree = headers.get("x-crewhall-profile"), scope.get(WORKTREE)
+    if worktree is None:
+        return caller(registry, actor, named, profile, edge=edge)
+    root, identity = worktree
+    origin = Origin(worktree=root, identity=identity)
+    return caller(registry, actor, "", profile or "all", edge=edge, origin=origin)
 
 
 def caller(

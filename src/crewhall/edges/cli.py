@@ -27,6 +27,7 @@ usage: crewhall [--home DIR] [--json] [--debug] <command> …
 
   up [--port N] [--host H]       serve the hall: dashboard, MCP, REST
   mcp [--standalone] …           speak MCP on stdin and stdout, for a client's config; `mcp --help`
+  config --client C [--write] …  the hall in the settings of Claude Code, Codex, Cursor …; `config --help`
   watch [--topic T] [--after N]  tell what happens in the hall, as it happens
   status                         is a hub running, and what is in the hall
   link                           a new one-time link to the dashboard
@@ -95,9 +96,9 @@ def command(flags: dict[str, str], rest: list[str]) -> int:
         return code if asks_help or rest else code + (2 if not flags else 0)
     settings_flags = {"home": flags["--home"]} if "--home" in flags else {}
     if rest[0] in OWN:
-        if asks_help:
+        if asks_help and rest[0] != "config":
             return say(next(line for line in USAGE.splitlines() if line.startswith(f"  {rest[0]}")).strip())
-        return OWN[rest[0]](settings_flags, flags, rest[1:])
+        return OWN[rest[0]](settings_flags, flags | ({"--help": ""} if asks_help else {}), rest[1:])
     return tool_command(Hall(from_environment(settings_flags)), flags, rest, asks_help)
 
 
@@ -146,7 +147,15 @@ def tool_command(hall: Hall, flags: dict[str, str], rest: list[str], asks_help: 
     if not succeeded:
         return tell(body, flags)
     say(json.dumps(body, ensure_ascii=False) if "--json" in flags else show.result(body))
-    return Conflict.exit_code if body.get("success") is False else 0  # `task claim … && work` must not go on
+    return _exit_code(body)
+
+
+def _exit_code(body: Mapping[str, Any]) -> int:
+    """`task claim … && work` and `project run test && …` must not go on when they should not."""
+    if body.get("success") is False:
+        return Conflict.exit_code
+    code = body.get("exit_code", 0)
+    return code if code in range(256) else 1
 
 
 # Commands about the hall itself
@@ -158,6 +167,12 @@ def up_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list
     from crewhall.edges.local import serve_here
 
     return serve_here(from_environment(settings_flags | options), say, None if lock is None else int(lock))
+
+
+def config_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
+    from crewhall.edges.config_command import run as run_config
+
+    return run_config(settings_flags, flags, rest)
 
 
 def watch_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
@@ -286,6 +301,7 @@ def one_word(rest: list[str], name: str) -> str:
 
 OWN: dict[str, Callable[[dict[str, Any], dict[str, str], list[str]], int]] = {
     "up": up_command,
+    "config": config_command,
     "watch": watch_command,
     "status": status_command,
     "link": link_command,

@@ -62,6 +62,7 @@ class Door:
         self._short = Threads(hub.settings["tool.threads"], "crewhall-call")
         self._long = Threads(hub.settings["tool.long_threads"], "crewhall-long")
         self._running: dict[Stop, Job[Answer]] = {}
+        self._worktrees: dict[Stop, str | None] = {}  # of the running calls
         self.is_stopping = False
 
     async def answer(
@@ -87,6 +88,7 @@ class Door:
             lambda: call(self.hub, name, arguments, actor, edge=edge, stop=stop, progress=told, origin=origin)
         )
         self._running[stop] = job
+        self._worktrees[stop] = origin.worktree
         too_late = asyncio.get_running_loop().call_later(seconds + STUCK_SECONDS, job.abandon, _stuck())
         try:
             answer = await job.result()
@@ -101,9 +103,15 @@ class Door:
             raise
         finally:
             too_late.cancel()
-            del self._running[stop]
+            del self._running[stop], self._worktrees[stop]
             if told is not None:
                 told.end()
+
+    def cancel(self, worktree: str | None = None) -> None:
+        """Tell all calls to stop, or those that came by a worktree's server; each still gets an answer that says so."""
+        for stop, root in self._worktrees.items():
+            if worktree in (None, root):
+                stop.cancel()
 
     async def actor(self, credentials: Credentials) -> Actor:
         """The actor behind a request. Raises Unauthorized."""

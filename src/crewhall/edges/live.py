@@ -84,7 +84,7 @@ class Feed:
         store = self._door.hub.store
         while not self._stop.is_set():
             try:
-                if not wait_for_event(store, position, WAIT_SECONDS):
+                if not wait_for_event(store, position, WAIT_SECONDS, self._stop):
                     continue
                 with store.read() as tx:
                     rows = tx.all("events_after", after=position, limit=PAGE, topic=None, subject=None, actor=None)

@@ -12,7 +12,6 @@ from crewhall.edges.live import PAGE, WAIT_SECONDS, newest_event
 from crewhall.edges.meeting import directory_told
 from crewhall.edges.pages import make_link
 from crewhall.edges.rest import described
-from crewhall.edges.serve import hub_facts, up
 from crewhall.errors import Forbidden
 from crewhall.families.all import registry
 from crewhall.families.work.model import Event
@@ -28,6 +27,8 @@ def described_tools() -> list[dict[str, Any]]:
 
 
 def serve_here(settings: Settings, say: Callable[[str], object], lock: int | None) -> int:
+    from crewhall.edges.serve import up  # it brings the web framework and MCP along, which a command has no use for
+
     logs.set_up(settings["log.level"])
     up(settings, registry(), say, lock)
     return 0
@@ -43,6 +44,8 @@ def call_here(
 
 
 def status_here(settings: Settings) -> dict[str, Any]:
+    from crewhall.edges.serve import hub_facts
+
     with closing(Hub(settings, registry())) as hub:
         facts = hub_facts(hub)
     return {key: value for key, value in facts.items() if key not in ("pid", "hub", "calls_not_logged")}

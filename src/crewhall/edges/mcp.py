@@ -25,13 +25,13 @@ from mcp_types import Tool as McpTool
 from starlette.types import Receive, Scope, Send
 
 from crewhall import __version__
-from crewhall.edges.caller import caller_by, caller_of
+from crewhall.edges.caller import Caller, caller_by, caller_of
 from crewhall.edges.door import Door
 from crewhall.edges.guard import WrongMethod, credentials, refusal
 from crewhall.edges.listen import Listening
 from crewhall.edges.offers import Offers
 from crewhall.errors import NotFound
-from crewhall.tool import Tool
+from crewhall.tool import Registry, Tool
 
 INSTRUCTIONS = """\
 Crewhall is the hall where the coding agents of this machine coordinate. Other agents are in it with you.
@@ -60,17 +60,19 @@ FIXED = CacheHint(ttl_ms=300_000, scope="private")
 
 
 class McpEdge:
-    """An ASGI application that serves MCP for a hub."""
+    """An ASGI application that serves MCP for a hub, or those of its tools that a registry has."""
 
-    def __init__(self, door: Door, listening: Listening) -> None:
+    def __init__(
+        self, door: Door, listening: Listening, registry: Registry | None = None, instructions: str = INSTRUCTIONS
+    ) -> None:
         self.door = door
-        self.registry = door.hub.registry
-        offers = Offers(door)
+        self.registry = registry or door.hub.registry
+        offers = Offers(door, self.registry)
         self.server: Server[Any] = Server(
             "crewhall",
             version=__version__,
             title="Crewhall",
-            instructions=INSTRUCTIONS,
+            instructions=instructions,
             cache_hints={
                 "tools/list": FIXED,
                 "server/discover": FIXED,
@@ -97,14 +99,17 @@ class McpEdge:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        settings = self.door.hub.settings
-        actor = await self.door.actor(credentials(scope, settings))
-        scope["crewhall"] = caller_by(self.registry, actor, scope)
+        scope["crewhall"] = await self.caller(scope)
         if scope["method"] != "POST":
             # The SDK would hold a 2025-era GET open for ever, saying nothing, and a stopping hub would wait for it.
             await _only_post(scope, receive, send)
             return
         await self.manager.handle_request(scope, receive, send)
+
+    async def caller(self, scope: Scope, edge: str = "mcp") -> Caller:
+        """Who sent an HTTP request, and what it wants to see. Raises Unauthorized, InvalidInput."""
+        actor = await self.door.actor(credentials(scope, self.door.hub.settings))
+        return caller_by(self.registry, actor, scope, edge)
 
     async def _list(self, ctx: ServerRequestContext[Any], _: PaginatedRequestParams | None) -> ListToolsResult:
         who = caller_of(ctx)

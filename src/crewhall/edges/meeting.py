@@ -24,15 +24,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from crewhall.config import Settings
+from crewhall.config import CLIENT_VARIABLES, Settings
 from crewhall.errors import Failure
 
 INTERNAL_ERROR = -32603
 LEAVING = b"!leaving"
 BYE = b"!bye"
-# What the seeds' clients put into their server's environment; it counts for that client's calls alone.
 PATH_LETTERS = 4096
-VARIABLES = ("GITHUB_TOKEN", "GITEA_URL", "GITEA_TOKEN", "CLAUDEOPS_TIER", "CLAUDEOPS_DRY_RUN")
+VARIABLES = CLIENT_VARIABLES
 SOCKET_PATH_BYTES = 100  # the kernel's limit is 107 on Linux, 103 on macOS
 
 

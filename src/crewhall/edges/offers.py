@@ -60,9 +60,9 @@ Ctx = ServerRequestContext[Any]
 class Offers:
     """The lowlevel server's handlers for resources, prompts and completion."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Door, registry: Registry) -> None:
         self.door = door
-        self.registry = door.hub.registry
+        self.registry = registry
 
     async def list_resources(self, ctx: Ctx, _: PaginatedRequestParams | None) -> ListResourcesResult:
         found = [(uri, tool) for uri, tool in self._seen_by(caller_of(ctx)) if not variables(uri)]

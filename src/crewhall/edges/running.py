@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from crewhall.app import Hub
 from crewhall.edges.bridgehead import Bridgehead
@@ -14,6 +14,7 @@ from crewhall.edges.live import Feed
 from crewhall.edges.mcp import McpEdge
 from crewhall.edges.meeting import Meeting
 from crewhall.edges.sse import SseEdge
+from crewhall.edges.worktrees import WorktreeServers
 
 log = logging.getLogger(__name__)
 
@@ -26,11 +27,13 @@ class Running:
         self.listening = Listening(self.feed, hub.registry)
         self.mcp = McpEdge(self.door, self.listening)
         self.sse = SseEdge(self.mcp)
-        self.bridges = Bridgehead(self.mcp, Meeting(hub.settings), stop)
+        self.worktrees = WorktreeServers(self.door, self.feed)
+        self.bridges = Bridgehead(self.mcp, self.worktrees.edge, Meeting(hub.settings), stop)
         self.connections: dict[str, Callable[[], int]] = {
             "bridge": lambda: self.bridges.connections,
             "sse": lambda: self.sse.connections,
             "listen": lambda: self.listening.streams,
+            "worktree": lambda: self.worktrees.connections,
         }
         self.is_stuck = False  # a thread could not be ended
         self._stop_at: float | None = None
@@ -41,10 +44,14 @@ class Running:
 
         A hub that `is_alone` has one client already, and takes no bridges.
         """
-        tasks = [asyncio.create_task(self._chores())]
-        tasks += [] if is_alone else [asyncio.create_task(self.bridges.open())]
+        tasks: list[asyncio.Task[None]] = []
         try:
-            async with self.mcp.manager.run():
+            async with self.mcp.manager.run(), self.worktrees.edge.manager.run():
+                tasks.append(asyncio.create_task(self._chores()))
+                if not is_alone:
+                    tasks.append(asyncio.create_task(self.worktrees.begin(self.bridges.has_place)))
+                    await self._served()
+                    tasks.append(asyncio.create_task(self.bridges.open()))
                 yield
         finally:
             for task in tasks:
@@ -54,11 +61,18 @@ class Running:
             self.is_stuck = not await self.door.close(self._seconds_left())
             self.bridges.release()
 
+    async def _served(self) -> None:
+        """Who is told that the hub is up finds its worktrees served, if this is the hub that serves them."""
+        with suppress(OSError):
+            if self.bridges.take_place():
+                await self.worktrees.has_begun.wait()
+
     async def leave(self) -> None:
         """Send bridges and standing streams away; whoever waits for an answer gets it first."""
         await self.bridges.close(self._seconds_left())  # first: a bridge takes its standing questions to the next hub
         self.listening.close()
         self.sse.close()
+        await self.worktrees.close(self._seconds_left())
 
     def _seconds_left(self) -> float:
         """Of the time that a stopping hub lets running calls finish."""

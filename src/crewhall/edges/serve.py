@@ -4,6 +4,7 @@ The hub as a process: one port for MCP, REST and the pages, started and stopped 
     open the hall ─▶ bind ─▶ tell where (hub-<pid>.json) ─▶ serve ─▶ SIGTERM: no new calls, running ones finish ─▶ close
 """
 
+import asyncio
 import errno
 import json
 import logging
@@ -16,30 +17,32 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
 import uvicorn
+from sse_starlette.sse import AppStatus
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from crewhall import __version__
 from crewhall.app import Hub
 from crewhall.config import Settings
-from crewhall.edges.guard import Connection, Guard, WrongMethod, credentials, refusal
+from crewhall.edges.guard import Connection, Guard, credentials
 from crewhall.edges.live import LiveEdge
 from crewhall.edges.meeting import Meeting
 from crewhall.edges.metrics import Metrics
 from crewhall.edges.notices import Notice, running_hubs
 from crewhall.edges.pages import Pages, make_link, url_of
+from crewhall.edges.refusals import HANDLERS
 from crewhall.edges.rest import PREFIX, RestEdge
 from crewhall.edges.running import Running
-from crewhall.errors import Failure, Internal, NotFound, Unavailable
+from crewhall.errors import Unavailable
 from crewhall.identity import operator_token
 from crewhall.tool import Registry
 
 log = logging.getLogger(__name__)
 TAKE_OVER_SECONDS = 15.0
+CUT_SECONDS = 3  # in which a call that was told to stop has answered
 
 
 def web_app(running: Running) -> Starlette:
@@ -70,23 +73,8 @@ def web_app(running: Running) -> Starlette:
         routes=routes,
         lifespan=lifespan,
         middleware=[Middleware(Guard, settings=hub.settings)],
-        exception_handlers={HTTPException: _http_error, Failure: _failure, Exception: _bug},  # type: ignore[dict-item]
+        exception_handlers=HANDLERS,
     )
-
-
-async def _http_error(_: Request, error: HTTPException) -> Response:
-    if error.status_code == 405:
-        return refusal(WrongMethod("this method is not for this path", hint="/api/openapi.json lists the routes."))
-    return refusal(NotFound("there is nothing at this path", hint="/api/openapi.json lists the routes."))
-
-
-async def _bug(_: Request, error: Exception) -> Response:
-    """A fault in an edge itself: the traceback goes to the log, the caller gets our usual body."""
-    return refusal(Internal("this request met a fault in Crewhall itself", hint="The hub's log has the details."))
-
-
-async def _failure(_: Request, failure: Failure) -> Response:
-    return refusal(failure)
 
 
 def hub_facts(hub: Hub) -> dict[str, object]:
@@ -144,9 +132,11 @@ class Server(uvicorn.Server):
             log_config=None,
             access_log=False,
             server_header=False,
-            timeout_graceful_shutdown=max(1, int(hub.settings["server.shutdown_seconds"])),
+            timeout_graceful_shutdown=max(1, int(hub.settings["server.shutdown_seconds"])) + CUT_SECONDS,
         )
         super().__init__(config)
+        # A running call's answer may be a stream, and is finished like any other; `leave` ends those that stand.
+        AppStatus.enable_automatic_graceful_drain = False
         self.listener = listener
         self._ready = ready
         self._used_at = time.monotonic()
@@ -171,8 +161,9 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: whether to stop. A hub that a bridge started stops when nobody has used it for long."""
-        bridges = self.running.bridges
-        if not bridges.is_for_bridges or bridges.connections or self.server_state.connections:
+        bridges, worktrees = self.running.bridges, self.running.worktrees
+        is_used = bridges.connections or self.server_state.connections or worktrees.connections or worktrees.is_wanted
+        if not bridges.is_for_bridges or is_used:
             self._used_at = time.monotonic()
         elif time.monotonic() - self._used_at > self.running.hub.settings["server.idle"]:
             log.info("nobody uses this hub; a bridge will start another")
@@ -180,8 +171,14 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        await self.running.leave()  # uvicorn would wait for streams that do not end by themselves
-        await super().shutdown(sockets)
+        """Let running calls finish; those that go on are told to stop, and answer so before uvicorn cuts them off."""
+        seconds = self.running.hub.settings["server.shutdown_seconds"]
+        enough = asyncio.get_running_loop().call_later(seconds, self.running.door.cancel)
+        try:
+            await self.running.leave()  # uvicorn would wait for streams that do not end by themselves
+            await super().shutdown(sockets)
+        finally:
+            enough.cancel()
 
     def stop(self) -> None:
         self.should_exit = True

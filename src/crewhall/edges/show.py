@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 CELL = 44
+PATH_CELL = 72
 
 
 def result(body: Mapping[str, Any]) -> str:
@@ -15,14 +16,29 @@ def result(body: Mapping[str, Any]) -> str:
         return facts(body)
     tables = [(key, value) for key, value in body.items() if isinstance(value, list) and value and _is_rows(value)]
     plain = {key: value for key, value in body.items() if key not in dict(tables)}
-    parts = [(f"{key.replace('_', ' ')}:\n" if len(tables) > 1 else "") + table(rows) for key, rows in tables]
+    parts = [(f"{key.replace('_', ' ')}:\n" if len(tables) > 1 else "") + _rows(rows) for key, rows in tables]
     if plain:
         parts.append(facts(plain))
     return "\n\n".join(parts)
 
 
+def _rows(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as a table; those with texts of several lines one below the other."""
+    if any(isinstance(value, str) and "\n" in value for row in rows for value in row.values()):
+        return "\n\n".join(facts(row) for row in rows)
+    return table(rows)
+
+
 def _is_rows(values: Sequence[Any]) -> bool:
     return all(isinstance(value, dict) for value in values)
+
+
+def _is_named(values: Sequence[Any]) -> bool:
+    """Whether these are rows with whole objects in them, of which the names are enough."""
+    return bool(values) and all(
+        isinstance(one, dict) and "name" in one and any(isinstance(part, dict) for part in one.values())
+        for one in values
+    )
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -55,7 +71,7 @@ def _block(value: Any) -> str | None:
     if isinstance(value, dict) and not all(isinstance(one, int) for one in value.values()):
         return facts(value)
     if isinstance(value, list) and value and _is_rows(value):
-        return table(value)
+        return None if _is_named(value) else _rows(value)
     if isinstance(value, str) and "\n" in value.strip():
         return "\n".join(_text("", line) for line in value.strip().split("\n"))
     return None
@@ -73,7 +89,13 @@ def event(told: Mapping[str, Any]) -> str:
 
 
 def _cell(name: str, value: Any) -> str:
+    """A value in short; of an object with rows in it its plain facts, of a path its end."""
+    if isinstance(value, dict) and any(isinstance(one, list) and one and _is_rows(one) for one in value.values()):
+        plain = {key: one for key, one in value.items() if one is not None and not isinstance(one, dict | list)}
+        return ", ".join(f"{key.replace('_', ' ')} {_text(key, one)}" for key, one in plain.items())
     text = _text(name, value)
+    if name == "path":
+        return text if len(text) <= PATH_CELL else "…" + text[1 - PATH_CELL :]
     return text if len(text) <= CELL else text[: CELL - 1] + "…"
 
 
@@ -84,11 +106,13 @@ def _text(name: str, value: Any) -> str:
         return "yes" if value else "no"
     if name == "at" or (name.endswith("_at") and isinstance(value, int)):
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value / 1000))
+    if isinstance(value, list) and _is_named(value):
+        value = [one["name"] for one in value]
     if isinstance(value, list) and not (value and _is_rows(value)):
         value = ", ".join(str(item) for item in value) or "-"
     if isinstance(value, dict) and value and all(isinstance(one, int) for one in value.values()):
         value = ", ".join(f"{key} {one}" for key, one in value.items())
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value.removesuffix("\n") if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
@@ -123,7 +147,7 @@ def usage(tool: Mapping[str, Any]) -> str:
     optional = [name for name in schema["properties"] if name not in required]
     head = " ".join(
         ["usage: crewhall", *tool["command"], *(name.upper() for name in required)]
-        + [f"[--{name.replace('_', '-')} …]" for name in optional]
+        + [f"[{name.upper()}]" if name == "path" else f"[--{name.replace('_', '-')} …]" for name in optional]
     )
     rows = [_option(name, schema["properties"][name]) for name in (*required, *optional)]
     return "\n".join([textwrap.fill(head, 100, subsequent_indent="    "), "", tool["description"], "", *rows]).rstrip()

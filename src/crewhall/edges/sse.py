@@ -14,9 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from crewhall.edges.caller import Caller, caller_by
+from crewhall.edges.caller import Caller
 from crewhall.edges.conversation import Conversation
-from crewhall.edges.guard import credentials
 from crewhall.edges.mcp import McpEdge
 from crewhall.errors import NotFound
 
@@ -25,32 +24,37 @@ QUEUE = 256
 
 
 class SseEdge:
-    def __init__(self, edge: McpEdge) -> None:
+    """Streams that are opened at one path; the server of a worktree has its own, at `/mcp`."""
+
+    def __init__(self, edge: McpEdge, path: str = "/sse") -> None:
         self._edge = edge
+        self._path = path
         self._streams: dict[str, Stream] = {}
 
     def routes(self) -> list[Route]:
-        return [Route("/sse", self._open, methods=["GET"]), Route("/sse/{stream}", self._post, methods=["POST"])]
+        return [
+            Route(self._path, self.open, methods=["GET"]),
+            Route(f"{self._path}/{{stream}}", self.post, methods=["POST"]),
+        ]
 
     @property
     def connections(self) -> int:
         return len(self._streams)
 
     async def _caller(self, request: Request) -> Caller:
-        actor = await self._edge.door.actor(credentials(request.scope, self._edge.door.hub.settings))
-        request.scope["path_params"] = {}
-        return caller_by(self._edge.registry, actor, request.scope, edge="sse")
+        return await self._edge.caller({**request.scope, "path_params": {}}, edge="sse")
 
-    async def _open(self, request: Request) -> Response:
+    async def open(self, request: Request) -> Response:
         who = await self._caller(request)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        return StreamingResponse(self._events(who), headers=headers, media_type="text/event-stream")
+        is_newer = "mcp-protocol-version" in request.headers  # from 2025 on the stream brings no answers
+        return StreamingResponse(self._events(who, is_newer), headers=headers, media_type="text/event-stream")
 
-    async def _events(self, who: Caller) -> AsyncIterator[str]:
+    async def _events(self, who: Caller, is_newer: bool) -> AsyncIterator[str]:
         name, stream = secrets.token_urlsafe(24), Stream(self._edge, who)
         self._streams[name] = stream
         try:
-            yield f"event: endpoint\ndata: /sse/{name}\n\n"
+            yield ": here\n\n" if is_newer else f"event: endpoint\ndata: {self._path}/{name}\n\n"
             async for line in stream.lines():
                 yield f"event: message\ndata: {line}\n\n" if line else ": still here\n\n"
         finally:
@@ -58,12 +62,14 @@ class SseEdge:
             with anyio.CancelScope(shield=True):
                 await stream.end()
 
-    async def _post(self, request: Request) -> Response:
+    async def post(self, request: Request) -> Response:
         stream = self._streams.get(request.path_params["stream"])
         who = await self._caller(request)
         # A stream answers to whoever opened it; for anyone else it is not there.
         if stream is None or stream.caller.actor.id != who.actor.id:
-            raise NotFound("there is no such stream", hint="Open one with GET /sse; it ends with its connection.")
+            raise NotFound(
+                "there is no such stream", hint=f"Open one with GET {self._path}; it ends with its connection."
+            )
         body = await request.body()
         stream.caller = who
         # A message is one line: JSON has no line ends but between its words.

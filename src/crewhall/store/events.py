@@ -4,6 +4,7 @@ The event log: every change of state, numbered in commit order.
     handler ── tx.event(…) ──▶ written last in its transaction ──▶ read after a cursor, waited for, pruned by age
 """
 
+import threading
 import time
 from typing import Any
 
@@ -42,8 +43,11 @@ def pruned_through(tx: Tx) -> int:
     return int(tx.value("hall_get", key=PRUNED) or 0)
 
 
-def wait_for_event(store: Store, after: int, timeout: float) -> bool:
-    """Whether an event after the cursor was there, or came within `timeout` seconds, from any process."""
+def wait_for_event(store: Store, after: int, timeout: float, stop: threading.Event | None = None) -> bool:
+    """Whether an event after the cursor was there, or came within `timeout` seconds, from any process.
+
+    Who sets `stop` announces it, and the wait ends.
+    """
     store.watch()
     deadline = time.monotonic() + timeout
     while True:
@@ -52,7 +56,7 @@ def wait_for_event(store: Store, after: int, timeout: float) -> bool:
             if newest is not None and newest["seq"] > after:
                 return True
             left = deadline - time.monotonic()
-            if left <= 0:
+            if left <= 0 or (stop is not None and stop.is_set()):
                 return False
             store.changed.wait(min(left, store.poll_seconds))
 

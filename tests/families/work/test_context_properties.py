@@ -194,3 +194,12 @@ def check_lists(body: dict[str, Any], told: dict[str, Any], include: dict[str, A
     for one in body["prior_tasks"]:
         lengths = [len(outcome) for outcome in told["outcomes"] if outcome.startswith(one["outcome"] or "")]
         assert len(one["outcome"] or "") + (one["left_out"] or {}).get("outcome", 0) in lengths
+
+
+def test_letters_that_are_counted_high_fit_as_well(ask: Ask) -> None:
+    """What Python's tables do not know yet is counted for more than it was measured to."""
+    how, plan = ("0\x95\r\U0006ebb2\U000fda32" * 6000)[:6000], ("\U0006f420v9" * 700)[:700]
+    told: dict[str, Any] = {"name": "0", "source": prose("english"), "description": prose("english"), "how": how}
+    told |= {"plan": plan, "files": [], "notes": [], "outcomes": [prose("english"), "0" * 700], "beside": 2}
+    found = ask("task_load_context", task_id=build(ask, told), include={}, max_tokens=20_000)
+    assert 15_000 < found["token_estimate"] <= 20_000

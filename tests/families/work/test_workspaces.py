@@ -60,7 +60,7 @@ def test_a_workspace_is_a_worktree_beside_the_repository_on_a_branch_of_its_own(
     assert git(path, "symbolic-ref", "HEAD") == "refs/heads/fix/login"
     assert git(path, "rev-parse", "HEAD") == git(site.root, "rev-parse", "main")
     told = site.ask("event_list", after=since)["events"]
-    assert [(event["what"], event["subject"]) for event in told] == [
+    assert [(event["what"], event["subject"]) for event in told if event["what"] != "worktree.opened"] == [
         ("workspace.created", made["id"]),
         ("task.placed", tasks["two"]),
     ]
@@ -417,7 +417,7 @@ def test_a_merged_workspace_is_gone_with_its_branch(site: Site) -> None:
     kept = site.listed(workflow)[0]
     assert (kept["status"], kept["merge_commit"], kept["worktree"]) == ("merged", merge, "removed")
     told = [event["what"] for event in site.ask("event_list", after=since)["events"]]
-    assert told == ["workspace.updated", "workspace.removed"]
+    assert told == ["workspace.updated", "worktree.closed", "workspace.removed"]
     site.before["refs/heads/main"] = merge
     assert site.is_as_before()
 

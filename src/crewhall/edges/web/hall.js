@@ -3,6 +3,7 @@ const AGAIN_MS = 1500;
 const EVENTS_SHOWN = 60;
 const ROWS_SHOWN = 1000;
 const WORKFLOWS_SHOWN = 30; // the newest
+const WORKTREES_SHOWN = 30;
 const ORDER = ["busy", "online", "offline"];
 const GATHER_MS = 200; // events that come this close together are one reason to fetch the tables
 const TABLES_MS = 12000; // a heartbeat that changes no status is no event
@@ -87,8 +88,9 @@ function nameSubjects() {
 }
 
 async function showTables() {
-  const [agents, repositories, workflows] = await Promise.all([
+  const [agents, repositories, workflows, worktrees] = await Promise.all([
     all("agent/list", "agents"), all("repository/list", "repositories"), ask("workflow/list", { limit: WORKFLOWS_SHOWN }),
+    ask("worktree/list", { limit: WORKTREES_SHOWN }),
   ]);
   agents.agents.sort((one, other) => ORDER.indexOf(one.status) - ORDER.indexOf(other.status));
   fill("agents", agents.agents, agents.total, (agent) => [
@@ -96,8 +98,12 @@ async function showTables() {
   ]);
   at("agents-how").hidden = agents.total > 0;
   for (const one of [...agents.agents, ...repositories.repositories, ...workflows.workflows]) names.set(one.id, one.name);
+  for (const one of worktrees.worktrees) names.set(one.id, one.path.split("/").pop());
   nameSubjects();
   fill("workflows", workflows.workflows, workflows.total, (one) => [titled(one.name, `${one.name}, ${one.id}`), status(one), finished(one)]);
+  fill("worktrees", worktrees.worktrees, worktrees.total, (one) => [
+    element("td", one.path, "mono"), element("td", one.url ?? one.mcp.last_error, one.url ? "mono" : "soft"), one.mcp.connected_clients,
+  ]);
   fill("repositories", repositories.repositories, repositories.total, (one) => [one.name, element("td", one.path, "mono")]);
 }
 

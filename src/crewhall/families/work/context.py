@@ -10,10 +10,10 @@ beside it 10; what a section does not need, the others get.
 
 import json
 
+from crewhall.budget import Costed, cost, fit_fields, fit_items, fits, shares
 from crewhall.families.work.gathering import NOTES, WEIGHTS, Body, Gathered, fit_checkpoint, gather, price, wanted
 from crewhall.families.work.lookup import found
 from crewhall.families.work.model_context import Context, Include
-from crewhall.families.work.rules_context import Costed, cost, fit_fields, fit_items, fits, shares
 from crewhall.outside.tokens import count
 from crewhall.store.transaction import Row, Tx
 
@@ -28,7 +28,7 @@ def load(tx: Tx, task_id: str, include: Include, most: int, now: int) -> Context
     is_whole = _takes_newest_whole(gathered, most)
     best: Context | None = None
     body: Body = {}
-    budget, fitting, too_long = most, 0, 0  # the last two: budgets that were tried
+    budget, fitting, too_long, misses = most, 0, 0, 0  # fitting, too long: budgets that were tried
     for _ in range(TRIES):
         before, body = body, compose(gathered, budget, is_whole=is_whole)
         if best is not None and body == before:
@@ -44,8 +44,13 @@ def load(tx: Tx, task_id: str, include: Include, most: int, now: int) -> Context
                 best = context.model_copy(update={"token_estimate": tokens})
             if tokens >= most - SPARE * most // 100 or len(text) > DENSE * most:
                 break  # it is full, or of blanks and rules, which take long to count and are not worth it
-        # An item that is too large for its section's share leaves room.
-        budget = (fitting + too_long) // 2 if fitting and too_long else budget + most - tokens - 4
+        if fitting and too_long:
+            budget = (fitting + too_long) // 2
+        elif too_long:  # letters that are counted high cost more than they were measured to
+            misses += 1
+            budget = max(0, min(budget - (tokens - most + 4) * 2**misses, budget * most // tokens))
+        else:  # an item that is too large for its section's share leaves room
+            budget += most - tokens - 4
     assert best is not None, "the frame alone is longer than the least budget"
     return best
 

@@ -10,11 +10,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from crewhall.families.work.inbox import counts
-from crewhall.families.work.lookup import found
-from crewhall.families.work.model_context import Include
-from crewhall.families.work.model_task import shown_status
-from crewhall.families.work.rules_context import (
+from crewhall.budget import (
     NAME_TOKENS,
     Costed,
     affordable,
@@ -25,6 +21,10 @@ from crewhall.families.work.rules_context import (
     want,
     whole,
 )
+from crewhall.families.work.inbox import counts
+from crewhall.families.work.lookup import found
+from crewhall.families.work.model_context import Include
+from crewhall.families.work.model_task import shown_status
 from crewhall.store.transaction import Row, Tx
 
 WEIGHTS = {"workflow": 15, "task": 55, "prior": 20, "dependencies": 7, "siblings": 3}

@@ -4,9 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from crewhall.families.work.gathering import plan_in_words
-from crewhall.families.work.model_task import shown_status
-from crewhall.families.work.rules_context import (
+from crewhall.budget import (
     NAME_TOKENS,
     affordable,
     costed,
@@ -16,6 +14,8 @@ from crewhall.families.work.rules_context import (
     shares,
     want,
 )
+from crewhall.families.work.gathering import plan_in_words
+from crewhall.families.work.model_task import shown_status
 from crewhall.store.transaction import Row, Tx
 
 TOKENS = 2_000  # of the whole page, about

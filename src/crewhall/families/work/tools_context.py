@@ -6,6 +6,7 @@ from pydantic import Field
 from pydantic_core import to_json
 
 from crewhall.app import Call
+from crewhall.budget import cost
 from crewhall.errors import InvalidInput, InvalidState
 from crewhall.families.work.context import MOST, load
 from crewhall.families.work.family import work
@@ -13,7 +14,6 @@ from crewhall.families.work.lookup import found
 from crewhall.families.work.model import AgentId, TaskId
 from crewhall.families.work.model_context import Context, Include, MaxTokens, SummaryFormat, SummaryOf
 from crewhall.families.work.model_task import WorkflowId
-from crewhall.families.work.rules_context import cost
 from crewhall.families.work.summary import in_markdown, summary_of
 from crewhall.outside import tokens
 from crewhall.store.transaction import Tx

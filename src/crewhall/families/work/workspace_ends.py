@@ -17,6 +17,7 @@ from crewhall.families.work.lookup import locked
 from crewhall.outside.git import Repository, opened
 from crewhall.outside.removal import remove_worktree
 from crewhall.outside.worktrees import at
+from crewhall.serving import close_of_workspace
 from crewhall.store.transaction import Look, Row, Tx
 
 TO_REMOVE = ("wanted", "made")  # worktrees that are the hall's own, and there or half made
@@ -34,6 +35,8 @@ def end(call: Call, row: Row) -> Row:
     changed = _removed(row, call.hub.store, Part(call.stop))
     with call.begin() as tx:
         _note(tx, row, changed, call.now)
+    if call.hub.servers is not None:
+        call.hub.servers.nudge()
     return row | changed
 
 
@@ -74,6 +77,7 @@ def _note(tx: Tx, row: Row, changed: Row, now: int) -> None:
     if changed["problem"] is not None:
         tx.run("workspace_problem", id=row["id"], problem=changed["problem"], now=now)
         return
+    close_of_workspace(tx, row["id"])
     if tx.run("workspace_removed", id=row["id"], saved_refs=changed["saved_refs"], now=now):
         told = json.dumps({"saved_refs": json.loads(changed["saved_refs"])[:5]})
         tx.event("workspace.removed", row["id"], data=told)

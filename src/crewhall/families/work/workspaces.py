@@ -42,6 +42,7 @@ from crewhall.identity import new_id
 from crewhall.outside.git import Repository, opened
 from crewhall.outside.places import is_directory
 from crewhall.outside.worktrees import Added, add_worktree, at, true_path, worktrees
+from crewhall.serving import open_worktree
 from crewhall.store.transaction import Row, Tx
 
 OVER = ("completed", "abandoned")  # workflows in which nothing is done any more
@@ -204,6 +205,8 @@ def _finished(call: Call, repo: Repository, row: Row, task_ids: Sequence[str], *
             f"workspace {row['id']} was {row['status']} while its worktree was made",
             hint="The hall removes it again; ask for a new one if it is wanted.",
         )
+    if added is not None and call.hub.servers is not None:
+        call.hub.servers.nudge()
     return row
 
 
@@ -212,6 +215,7 @@ def _note_made(call: Call, tx: Tx, row: Row, added: Added) -> None:
         tx.run("workspace_branch_set", id=row["id"], has_made_branch=int(added.branch_is_new))
     if tx.run("workspace_ready", id=row["id"], now=call.now):
         _created(tx, row)
+        open_worktree(tx, row["node"], row["path"], call.now, row["id"])
 
 
 def _made(call: Call, repo: Repository, row: Row, *, is_new: bool) -> Added:

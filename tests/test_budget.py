@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from crewhall.families.work.rules_context import (
+from crewhall.budget import (
     Costed,
     affordable,
     cost,

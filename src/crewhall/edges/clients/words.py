@@ -1,0 +1,135 @@
+"""The words after `crewhall config`, and what they ask for."""
+
+import difflib
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from crewhall.edges.clients.known import CLIENTS, Client
+from crewhall.errors import InvalidInput, NotFound
+from crewhall.outside.places import place_of
+
+USAGE = f"""\
+usage: crewhall config --client C [--write | --remove] [--url] [--agent NAME [--role R]] [--worktree PATH] …
+
+Prints what a client's settings need to join this hall; --write puts it there and keeps all else in the file.
+
+  --client C       {", ".join(CLIENTS)}
+  --write          merge it into the client's file; the old text is kept beside it, and twice changes nothing
+  --remove         take the entry out again
+  --bridge         the client starts `crewhall mcp`, which starts a hub if none runs; this is the default
+  --url            the client connects to the hub's URL; a hub has to run
+  --operator       the client speaks for you; this is the default
+  --agent NAME     the client is this agent, by a token of its own; the agent is made if there is none
+  --role R         of a new agent: worker (the default) or coordinator
+  --worktree PATH  the files and recipes of this worktree, instead of the whole hall
+  --families A,B   show the tools of these families alone
+  --profile P      worker, coordinator, reviewer, standard, worktree, readonly or all
+  --name N         what the client calls it: crewhall, or crewhall-<directory> for a worktree
+  --scope S        user (the default) or project; for Claude Code also local: for you, in one repository
+  --file F         another file than the client's own
+  --force          replace or remove an entry of that name that is not Crewhall's
+"""
+SWITCHES = ("--write", "--remove", "--bridge", "--url", "--operator", "--force")
+VALUES = ("--client", "--agent", "--role", "--worktree", "--families", "--profile", "--name", "--scope", "--file")
+APART = (("--write", "--remove"), ("--bridge", "--url"), ("--operator", "--agent"))
+HINT = "`crewhall config --help` tells what there is."
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the words ask for."""
+
+    client: Client
+    name: str
+    scope: str
+    directory: Path
+    options: dict[str, str]
+    switches: frozenset[str]
+
+    def of(self, option: str) -> str | None:
+        return self.options.get(option)
+
+    def has(self, switch: str) -> bool:
+        return switch in self.switches
+
+    @property
+    def worktree(self) -> str | None:
+        return str(self.directory) if "--worktree" in self.options else None
+
+
+def understood(rest: list[str]) -> Wanted:
+    """The words as what they ask for. Raises InvalidInput, NotFound."""
+    options, switches = _split(rest)
+    for one, other in APART:
+        if {one, other} <= options.keys() | switches:
+            raise InvalidInput(f"{one} and {other} exclude each other", hint=HINT)
+    if "--role" in options and "--agent" not in options:
+        raise InvalidInput("--role is for a new agent", hint="Give --agent NAME with it.")
+    client = _client(options.get("--client"))
+    _one_of("--role", options.get("--role", "worker"), ("worker", "coordinator"))
+    is_local = "local" in client.scopes and "--worktree" in options and "--file" not in options
+    scope = _one_of("--scope", options.get("--scope", "local" if is_local else "user"), client.scopes)
+    if scope == "local" and "--file" in options:
+        raise InvalidInput("--scope local has a file of its own", hint="Leave --scope or --file out.")
+    directory = _worktree(options["--worktree"]) if "--worktree" in options else _directory(".")
+    name = options.get("--name") or _name(directory if "--worktree" in options else None)
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+        raise InvalidInput(f"'{name}' is no name for a server", hint="Use letters, digits, - and _, at most 64.")
+    return Wanted(client, name, scope, directory, options, frozenset(switches))
+
+
+def _split(rest: list[str]) -> tuple[dict[str, str], set[str]]:
+    options: dict[str, str] = {}
+    switches: set[str] = set()
+    waiting = list(rest)
+    while waiting:
+        word = waiting.pop(0)
+        name, equals, value = word.partition("=")
+        if word in SWITCHES:
+            switches.add(word)
+        elif name not in VALUES:
+            near = difflib.get_close_matches(name, (*SWITCHES, *VALUES), n=1)
+            raise InvalidInput(f"'{word}' has no place here" + (f", did you mean {near[0]}?" if near else ""), HINT)
+        elif not value and (equals or not waiting or waiting[0].startswith("--")):
+            raise InvalidInput(f"{name} needs a value", hint=HINT)
+        else:
+            options[name] = value or waiting.pop(0)
+    return options, switches
+
+
+def _client(name: str | None) -> Client:
+    if name is None:
+        raise InvalidInput("which client?", hint=f"--client is one of {', '.join(CLIENTS)}.")
+    return CLIENTS[_one_of("--client", name, tuple(CLIENTS))]
+
+
+def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
+    if value not in known:
+        near = difflib.get_close_matches(value, known, n=1)
+        wrong = f"{option} is '{value}'" + (f", did you mean {near[0]}?" if near else "")
+        raise InvalidInput(wrong, hint=f"Here it is one of {', '.join(known)}.")
+    return value
+
+
+def _directory(path: str) -> Path:
+    """The top of the working tree that a path is in; without git, the path. Raises NotFound."""
+    directory = os.path.realpath(os.path.expanduser(path))
+    if not os.path.isdir(directory):
+        raise NotFound(f"there is no directory {directory}", hint="--worktree takes the path of a worktree or project.")
+    place = place_of(directory)
+    return Path(place.top if place is not None else directory)
+
+
+def _worktree(path: str) -> Path:
+    """As _directory, for one that is to be served. Raises InvalidInput for one that is too wide, too."""
+    from crewhall.serving import refuse_unfit  # noqa: PLC0415 - it brings the store along
+
+    directory = _directory(path)
+    refuse_unfit(str(directory))
+    return directory
+
+
+def _name(worktree: Path | None) -> str:
+    return "crewhall" if worktree is None else f"crewhall-{re.sub(r'[^A-Za-z0-9_-]+', '-', worktree.name)}"[:64]

@@ -1,0 +1,213 @@
+"""`crewhall config`: the hall in the settings of a client, printed, written or taken out, and what is told of it."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from crewhall.config import Settings, from_environment
+from crewhall.edges.ask import Hall
+from crewhall.edges.clients.kept import Change
+from crewhall.edges.clients.known import CLIENTS, Way, merged
+from crewhall.edges.clients.place import Place, find, is_ours, unread
+from crewhall.edges.clients.ways_in import by_bridge, by_url, by_worktree
+from crewhall.edges.clients.words import USAGE, Wanted, understood
+from crewhall.errors import Conflict, InvalidInput
+from crewhall.outside.places import place_of
+
+
+@dataclass(frozen=True)
+class Guest:
+    """The way in that the client gets, and who it is then: an agent, or the operator."""
+
+    way: Way
+    agent_id: str | None = None
+    is_new: bool = False
+
+    @property
+    def is_secret(self) -> bool:
+        return self.agent_id is not None or "CREWHALL_DATABASE_URL" in self.way.variables
+
+
+def run(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
+    """Do what the words after `config` say; the exit code."""
+    if "--help" in flags or "-h" in flags:
+        sys.stdout.write(USAGE)
+        return 0
+    wanted = understood(rest)
+    hall = Hall(from_environment(settings_flags))
+    if wanted.has("--remove"):
+        return remove(wanted, hall, flags)
+    return (write if wanted.has("--write") else show)(wanted, hall, flags)
+
+
+# The three things that it does
+
+
+def show(wanted: Wanted, hall: Hall, flags: dict[str, str]) -> int:
+    """Print the entry; a file that cannot be read is no hindrance."""
+    asked = (wanted.client, wanted.name, wanted.scope, wanted.directory, wanted.of("--file"))
+    try:
+        place = find(*asked)
+    except (InvalidInput, OSError):
+        place = unread(*asked)
+    guest = _guest(wanted, hall, _way(wanted, hall), place.entry)
+    sys.stdout.write(place.snippet(wanted.client.entry(guest.way)))
+    _note(f"This belongs into {place.file}; --write puts it there.", *_notes(wanted, hall, guest, place))
+    return 0
+
+
+def write(wanted: Wanted, hall: Hall, flags: dict[str, str]) -> int:
+    """Put the entry into the client's file."""
+    _refuse_useless(wanted, hall.settings)
+    place, old = _looked_up(wanted, hall)
+    place.try_put()
+    way = _way(wanted, hall)
+    if wanted.scope == "project" and ("--agent" in wanted.options or Guest(way).is_secret):
+        raise InvalidInput(
+            f"{place.file} is usually committed, and a token or password is no part of a project",
+            hint="Leave --scope out, or what needs the secret.",
+        )
+    guest = _guest(wanted, hall, way, old)
+    entry = merged(wanted.client, old or {}, wanted.client.entry(guest.way))
+    done = place.put(entry, is_secret=guest.is_secret)
+    _tell(wanted, done, flags, "is in" if done.has_changed else "is already in", agent_id=guest.agent_id)
+    _note(*_notes(wanted, hall, guest, place))
+    return 0
+
+
+def remove(wanted: Wanted, hall: Hall, flags: dict[str, str]) -> int:
+    """Take the entry out of the client's file."""
+    place, old = _looked_up(wanted, hall)
+    done = Change(place.file, False) if old is None else place.drop()
+    _tell(wanted, done, flags, "is no longer in" if done.has_changed else "is not in")
+    if old and wanted.client.token(old):
+        _note("The token that stood there still counts; `crewhall agent revoke <agent id>` ends it.")
+    return 0
+
+
+def _looked_up(wanted: Wanted, hall: Hall) -> tuple[Place, dict[str, Any] | None]:
+    """The place for the entry, and what stands there. Raises Conflict when that is somebody else's."""
+    place = find(wanted.client, wanted.name, wanted.scope, wanted.directory, wanted.of("--file"))
+    old = place.entry
+    if old is None or is_ours(wanted.client, wanted.name, old, hall.urls):
+        return place, old
+    if not wanted.has("--force"):
+        raise Conflict(
+            f"'{wanted.name}' in {place.file} is not Crewhall's",
+            hint="Choose another with --name; --force replaces or removes it all the same.",
+        )
+    return place, {} if wanted.has("--write") else old
+
+
+def _refuse_useless(wanted: Wanted, settings: Settings) -> None:
+    """Raise InvalidInput for an entry that the client could not use."""
+    if not wanted.has("--url"):
+        return
+    if not wanted.client.takes_url:
+        raise InvalidInput(
+            f"{wanted.client.title} takes no URL from its file, it starts commands", hint="Leave --url out."
+        )
+    if "--agent" not in wanted.options and not _is_let_in(settings):
+        raise InvalidInput(
+            "without a token this hub lets nobody in by its URL",
+            hint="--agent NAME gives the client one; a bridge needs none.",
+        )
+
+
+def _is_let_in(settings: Settings) -> bool:
+    """Whether a client of this user needs no token over HTTP."""
+    return sys.platform == "linux" and bool(settings["auth.local_without_token"])
+
+
+# The way in, and who comes by it
+
+
+def _guest(wanted: Wanted, hall: Hall, way: Way, old: dict[str, Any] | None) -> Guest:
+    agent = wanted.of("--agent")
+    if agent is None:
+        return Guest(way)
+    from crewhall.edges.clients.token import grant  # noqa: PLC0415 - it opens the hall, which takes a second to import
+
+    held = wanted.client.token(old) if old else None
+    granted = grant(hall, agent, wanted.of("--role"), wanted.client.runtime, held)
+    if way.url is None:
+        way = replace(way, variables={**way.variables, "CREWHALL_TOKEN": granted.token})
+    else:
+        way = replace(way, headers={**way.headers, "Authorization": f"Bearer {granted.token}"})
+    return Guest(way, granted.agent_id, granted.is_new)
+
+
+def _way(wanted: Wanted, hall: Hall) -> Way:
+    families, profile = wanted.of("--families"), wanted.of("--profile")
+    if families or profile:
+        from crewhall.edges.caller import caller  # noqa: PLC0415 - as above
+        from crewhall.families.all import registry  # noqa: PLC0415
+        from crewhall.identity import OPERATOR  # noqa: PLC0415
+
+        caller(registry(), OPERATOR, families or "", profile, edge="cli")  # which refuses what there is not
+    if not wanted.has("--url"):
+        if wanted.worktree and not families:
+            families, profile = ("project", profile) if profile else (None, "worktree")
+        return by_bridge(hall.settings, families, profile, wanted.worktree)
+    if not wanted.worktree:
+        return by_url(hall, families, profile)
+    if families or profile not in (None, "worktree", "readonly"):
+        raise InvalidInput(
+            "a worktree's server has its own few tools",
+            hint="Leave --families and --profile out, or --url; --profile readonly alone shortens the list.",
+        )
+    return by_worktree(hall, wanted.worktree, profile)
+
+
+# What is told
+
+
+def _tell(wanted: Wanted, done: Change, flags: dict[str, str], now: str, **more: Any) -> None:
+    """Say what became of the file."""
+    backup = None if done.backup is None else str(done.backup)
+    facts = {"name": wanted.name, "file": str(done.file), "changed": done.has_changed, "backup": backup} | more
+    line = f"{wanted.name} {now} {done.file}" + (f"; the old text is in {done.backup.name}" if done.backup else "")
+    sys.stdout.write((json.dumps(facts) if "--json" in flags else line) + "\n")
+
+
+def _note(*lines: str) -> None:
+    """What a person should know, apart from what a program reads."""
+    sys.stdout.flush()
+    sys.stderr.write("".join(f"{line}\n" for line in lines))
+
+
+def _notes(wanted: Wanted, hall: Hall, guest: Guest, place: Place) -> Iterator[str]:
+    yield f"To check it: {wanted.client.check}."
+    yield _who(wanted, guest)
+    if wanted.scope == "local":
+        yield f"It counts in {place.keys[1]} and in all worktrees of it."
+    if wanted.scope == "project" and not wanted.has("--url"):
+        yield "The path of the command is this machine's; on another one it is elsewhere."
+    if wanted.scope == "project" and wanted.client is CLIENTS["claude"]:
+        yield "Claude Code asks for your approval when it starts there."
+    if wanted.has("--url"):
+        yield from _doubts(wanted, hall, guest)
+    repository = place_of(os.path.realpath(place.file.parent)) if guest.is_secret else None
+    if repository is not None:
+        yield f"Mind that the file is in the repository {repository.top}: what is secret in it is not to be committed."
+
+
+def _who(wanted: Wanted, guest: Guest) -> str:
+    title = wanted.client.title
+    if guest.agent_id is None:
+        return f"{title} speaks for you there, the operator; --agent NAME makes it an agent with its own token."
+    token = "The token is new" if guest.is_new else "The token is the one that was there"
+    return f"{title} is agent {guest.agent_id} there. {token}; who reads it can act as that agent."
+
+
+def _doubts(wanted: Wanted, hall: Hall, guest: Guest) -> Iterator[str]:
+    """Why a URL may not do."""
+    if hall.url is None:
+        yield "No hub answers there now; `crewhall up` starts one."
+    if not wanted.client.takes_url:
+        yield f"{wanted.client.title} starts commands only and takes no URL from its file; other clients do."
+    elif guest.agent_id is None and not _is_let_in(hall.settings):
+        yield "Without a token the hub lets nobody in by its URL; --agent NAME gives the client one."

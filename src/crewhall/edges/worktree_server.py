@@ -1,0 +1,207 @@
+"""
+The server of one worktree: a listener, the connections that came by it, and how they end.
+
+A port is free for anyone only when no closed connection of ours lingers on it (TIME_WAIT), and it lingers with the side
+that hangs up first. So the client is given a moment to do that; one that does not is cut off.
+"""
+
+import asyncio
+import socket
+import struct
+import time
+from collections import deque
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.server import ServerState
+
+from crewhall.edges.caller import WORKTREE
+from crewhall.edges.guard import Connection, Guard, WrongMethod, refusal
+from crewhall.edges.mcp import McpEdge
+from crewhall.edges.refusals import HANDLERS
+from crewhall.edges.sse import SseEdge
+from crewhall.errors import NotFound
+from crewhall.outside.places import identity_of
+from crewhall.store.transaction import Row
+
+PATIENCE = 1.0  # seconds in which a client may hang up first
+GRACE = 2.0  # seconds in which running calls may finish when a worktree is closed
+MINUTE = 60.0
+KEEP_ALIVE = 75  # longer than that, so that a client that comes now and then keeps its connection
+NOW = struct.pack("ii", 1, 0)
+
+
+class WorktreeServer:
+    def __init__(self, row: Row, port: int, edge: McpEdge) -> None:
+        self.root, self.port = row["path"], port
+        self.identity = identity_of(self.root)
+        self.is_persons = row["workspace_id"] is None
+        self._edge = edge
+        self._streams = SseEdge(edge, "/mcp")
+        self._state = ServerState()
+        self._servers: list[asyncio.Server] = []
+        self._open: set[object] = set()  # connections on which something was asked
+        self._before_close: deque[tuple[float, int]] = deque(maxlen=10_000)  # when one closed, and how many there were
+        self._config = uvicorn.Config(
+            self._app(),
+            http=Parting,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            headers=[("Keep-Alive", f"timeout={KEEP_ALIVE}")],
+            timeout_keep_alive=KEEP_ALIVE,
+        )
+        self._config.load()
+        self._state.default_headers = self._config.encoded_headers
+
+    def _app(self) -> ASGIApp:
+        inner = Starlette(
+            routes=[
+                Route("/mcp", self._post, methods=["POST"]),
+                Route("/mcp", self._get, methods=["GET"]),
+                Route("/mcp/{stream}", self._streams.post, methods=["POST"]),
+            ],
+            middleware=[Middleware(Guard, settings=self._edge.door.hub.settings)],
+            exception_handlers=HANDLERS | {HTTPException: _elsewhere},
+        )
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            async def seen(message: Message) -> None:
+                self._note(scope, message)
+                await send(message)
+
+            await inner({**scope, WORKTREE: (self.root, self.identity)}, receive, seen)
+
+        return app
+
+    def _note(self, scope: Scope, message: Message) -> None:
+        """A client whose question is answered is one; its standing streams are further connections of the same."""
+        is_answered = message["type"] == "http.response.start" and message["status"] < 400
+        is_standing = (b"mcp-method", b"subscriptions/listen") in scope["headers"]
+        if is_answered and scope["method"] == "POST" and not is_standing:
+            self._open.add(scope["state"]["peer"])
+
+    async def start(self, listeners: list[socket.socket]) -> None:
+        loop = asyncio.get_running_loop()
+        for listener in listeners:
+            self._servers.append(await loop.create_server(self._connection, sock=listener))
+
+    def _connection(self) -> "Parting":
+        return Parting(config=self._config, server_state=self._state, app_state={"worktree_server": self})
+
+    async def _post(self, request: Request) -> Response:
+        return _Passed(self._edge)
+
+    async def _get(self, request: Request) -> Response:
+        """A stream for who wants one; who only looks what is here, such as Codex, would wait for its end."""
+        if "text/event-stream" not in request.headers.get("accept", ""):
+            raise HTTPException(405)
+        return await self._streams.open(request)
+
+    @property
+    def connections(self) -> int:
+        return len(self._state.connections)
+
+    @property
+    def clients(self) -> int:
+        """The most clients there were at once in the last minute, told apart by their connections."""
+        since = time.monotonic() - MINUTE
+        return max([len(self._open), *(number for at, number in self._before_close if at > since)])
+
+    def lost(self, peer: object) -> None:
+        """A connection is gone."""
+        if peer in self._open:
+            self._before_close.append((time.monotonic(), len(self._open)))
+            self._open.discard(peer)
+
+    async def stop(self, seconds: float = GRACE) -> None:
+        """Take no more clients, let running calls finish, and tell those that go on after `seconds` to stop."""
+        for server in self._servers:
+            server.close()
+        self._streams.close()
+        for connection in list(self._state.connections):
+            connection.shutdown()  # one with nothing to do ends now
+        await self._gone(seconds)
+        self._edge.door.cancel(self.root)
+        await self._gone(GRACE)
+        for task in list(self._state.tasks):
+            task.cancel()
+        if self._state.tasks:
+            await asyncio.wait(self._state.tasks, timeout=GRACE)
+        for connection in list(self._state.connections):
+            assert isinstance(connection, Parting)
+            connection.patient.end()
+        await self._gone(PATIENCE)
+
+    async def _gone(self, seconds: float) -> None:
+        """Wait until no connection is left, but not for ever."""
+        end = time.monotonic() + seconds
+        while (self._state.connections or self._state.tasks) and time.monotonic() < end:
+            await asyncio.sleep(0.01)
+
+
+async def _elsewhere(_: Request, error: HTTPException) -> Response:
+    if error.status_code == 405:
+        return refusal(WrongMethod("this method is not for this path", hint="Send each message by POST to /mcp."))
+    return refusal(NotFound("there is nothing at this path", hint="This server speaks MCP at /mcp, and that alone."))
+
+
+class _Passed(Response):
+    """The answer that an ASGI application gives itself."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+
+class Parting(Connection):
+    """A connection whose client hangs up first."""
+
+    def connection_made(self, transport: Any) -> None:
+        self.patient = Patient(transport)
+        super().connection_made(self.patient)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.app_state["worktree_server"].lost(self.app_state["peer"])
+
+    def shutdown(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.patient.end()
+        else:
+            self.cycle.keep_alive = False
+
+
+class Patient:
+    """A transport that waits for the other side's end before its own."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._ending: asyncio.TimerHandle | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def is_closing(self) -> bool:
+        return self._ending is not None or self._transport.is_closing()
+
+    def close(self) -> None:
+        if not self.is_closing():
+            self._ending = asyncio.get_running_loop().call_later(PATIENCE, self.end)
+
+    def end(self) -> None:
+        """Cut the connection; what was written before has been on its way for a while, or nothing was."""
+        if not self._transport.is_closing():
+            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NOW)
+            self._transport.abort()

@@ -1,0 +1,1 @@
+"""Family project: one worktree, its files, its context, its tasks."""

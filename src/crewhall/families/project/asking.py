@@ -1,0 +1,263 @@
+"""
+Asking git about a worktree that may have come from anywhere, so that none of what it brings along is run.
+
+    what a repository could run, or show of others         why it does not here
+    core.fsmonitor, hooks, pagers                          outside/git.py turns them off
+    filter.*.clean and .process, when a file changed       git is asked for its settings first, and those that the
+    core.excludesFile, core.attributesFile: any file       repository says itself are replaced by the person's
+    diff.external, textconv, gpg for signatures            options of the command
+    a fetch of objects that a partial clone lacks          no protocol is allowed
+    core.worktree: another directory's files               GIT_WORK_TREE is the top that we found
+    `.git`, commondir: another repository                  it must name this working tree as one of its own
+    links in `.git` to another's HEAD, index, refs, info   they must stay in the worktree, or the repository
+    a bare repository among the files                      safe.bareRepository, and only `.git` at the top counts
+    what a submodule's configuration says                  git does not look into submodules
+
+Nobody but git reads its settings: `git config` answers under the very environment in which `git status` runs next, in
+every call. Filters that the person set up for all repositories, such as git-lfs, run as in their own `git status`.
+Objects that replace others don't count, so that a commit's id tells all that is behind it but grafts and shallow ends.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from crewhall.app import Call
+from crewhall.errors import Failure, InvalidState, NotFound
+from crewhall.families.project.rules_config import (
+    ATTRIBUTES,
+    EXCLUDES,
+    Setting,
+    filters_off,
+    own_value,
+    replaced,
+    settings_in,
+)
+from crewhall.families.project.rules_git import Entry, Status, status_in
+from crewhall.outside.files import opened
+from crewhall.outside.git import git, refusal
+from crewhall.outside.places import place_of
+from crewhall.outside.planted import leads_to
+
+FILE_BYTES = 65_536
+LIST = ("config", "--list", "--show-scope", "-z")
+TELLING = ("HEAD", "index", "packed-refs", "refs", "reftable", "info/exclude", "info/attributes")
+SYSTEM_ATTRIBUTES = "/etc/gitattributes"
+STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=dirty")
+STATES = (
+    ("MERGE_HEAD", "a merge is going on"),
+    ("CHERRY_PICK_HEAD", "a cherry-pick is going on"),
+    ("REVERT_HEAD", "a revert is going on"),
+    ("BISECT_LOG", "a bisect is going on"),
+    ("rebase-apply/applying", "a series of patches is being applied"),
+)
+
+
+@dataclass(frozen=True)
+class Ground:
+    """Where a root is: the working tree's top, git's directory for it and for all worktrees, the way from the top.
+
+    `prefix` is empty at the top, and ends with a slash below it.
+    """
+
+    top: str
+    git_dir: str
+    common: str
+    prefix: str
+
+    @property
+    def below(self) -> list[str]:
+        return [self.prefix] if self.prefix else []
+
+    def path(self, path: str) -> str:
+        """Of a file that is told as seen from the root."""
+        return os.path.join(self.top, self.prefix, path)
+
+    @property
+    def index(self) -> str:
+        return os.path.join(self.git_dir, "index")
+
+    def going_on(self) -> list[str]:
+        """What was begun here and is not finished."""
+        lines = [line for name, line in STATES if os.path.lexists(os.path.join(self.git_dir, name))]
+        for kind in ("rebase-merge", "rebase-apply"):
+            branch = _read(self.git_dir, f"{kind}/head-name")
+            if branch:
+                lines.append(f"a rebase of {branch.strip().removeprefix('refs/heads/')} is going on")
+        return lines
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How git is asked at a ground: `settings` is another word whenever any setting of git's is another.
+
+    `off` are filters that are not run; `attributes` the person's own file of them.
+    """
+
+    ground: Ground
+    settings: str
+    off: tuple[str, ...]
+    attributes: str
+    env: dict[str, str] = field(repr=False)
+
+    def attribute_files(self, entries: Sequence[Entry]) -> list[str]:
+        """All files that say how these are to be compared, whether they are there or not."""
+        names = [name for entry in entries for name in (entry.path, entry.before) if name is not None]
+        directories: set[str] = {self.ground.top}
+        for name in names:
+            directory = os.path.dirname(self.ground.path(name))
+            while directory not in directories:
+                directories.add(directory)
+                directory = os.path.dirname(directory)
+        whole = [SYSTEM_ATTRIBUTES, self.attributes, os.path.join(self.ground.common, "info", "attributes")]
+        return whole + [os.path.join(directory, ".gitattributes") for directory in sorted(directories)]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A worktree's status, and how git was asked for it."""
+
+    ways: Ways
+    status: Status
+
+    @property
+    def ground(self) -> Ground:
+        return self.ways.ground
+
+    def notes(self) -> list[str]:
+        """What a reader must know to read the status right."""
+        filters = [
+            f"the filter {name} of this repository was not run: its files may show as changed" for name in self.ways.off
+        ]
+        has_submodules = os.path.lexists(os.path.join(self.ground.top, ".gitmodules"))
+        return filters + (["changes inside submodules are not looked at"] if has_submodules else [])
+
+
+def ground_of(root: str) -> Ground:
+    """The ground of a root, by looking at files alone. Raises InvalidState when it is in no working tree of git."""
+    place = place_of(root)
+    git_dir = "" if place is None else leads_to(place.top)
+    leads_on = _read(git_dir, "commondir") if git_dir else None
+    if place is None or leads_on is None or not os.path.lexists(os.path.join(place.top, ".git")):
+        raise InvalidState("this is no working tree of a git repository", hint="`git init` makes one.")
+    common = os.path.realpath(os.path.join(git_dir, leads_on.rstrip("\r\n")))
+    prefix = os.path.join(os.path.relpath(root, place.top), "")
+    return Ground(place.top, git_dir, common, "" if prefix == "./" else prefix)
+
+
+def seen(call: Call, root: str) -> Seen:
+    """The worktree's status; all who ask in one call get the same, from one run of git."""
+    return call.hub.kept.once((call.id, "status", root), lambda: _look(call, ways_at(call, root)), call.stop)
+
+
+def _look(call: Call, ways: Ways) -> Seen:
+    out = asked(call, ways, [*STATUS, "--", *ways.ground.below])
+    status = status_in(out, ways.ground.prefix)
+    if status.branch == "(null)":  # git's word for a HEAD that is at another kind of name, which may be a link
+        raise InvalidState("HEAD is at a name that is no branch", hint="Check out a branch, or a commit.")
+    _refuse_links(ways.ground, [os.path.join("refs", "heads", status.branch or "")])
+    return Seen(ways, status)
+
+
+def ways_at(call: Call, root: str) -> Ways:
+    """How git is to be asked about a root, once for a call.
+
+    Raises InvalidState when it is in no working tree, or in one of another repository's making.
+    """
+    return call.hub.kept.once((call.id, "ways", root), lambda: _ways(call, ground_of(root)), call.stop)
+
+
+def _ways(call: Call, ground: Ground) -> Ways:
+    _refuse_links(ground, TELLING)
+    out = _asked(call, ground, LIST, _with_values({}))
+    settings = settings_in(out)
+    _refuse_foreign(ground, settings)
+    values = replaced(settings, {EXCLUDES: _of_person("ignore"), ATTRIBUTES: _of_person("attributes")})
+    said = {one.key: one.value for one in settings} | values
+    attributes = os.path.expanduser(said.get(ATTRIBUTES, _of_person("attributes")))
+    return Ways(
+        ground,
+        hashlib.sha256(out).hexdigest(),  # there may be passwords in it
+        filters_off(settings),
+        os.path.join(ground.top, attributes),
+        _with_values(values),
+    )
+
+
+def _of_person(name: str) -> str:
+    """Where git looks for a person's file when no setting names one."""
+    return os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "git", name)
+
+
+def _refuse_links(ground: Ground, names: Sequence[str]) -> None:
+    """Raise InvalidState when a part of the repository that is told of is another's."""
+    for directory in {ground.git_dir, ground.common}:
+        for name in names:
+            path = os.path.join(directory, name)
+            if not _is_in(os.path.realpath(path), ground.top, ground.git_dir, ground.common):
+                raise InvalidState(f"{path} is a link to elsewhere", hint="Put a file of its own there.")
+
+
+def _refuse_foreign(ground: Ground, settings: Sequence[Setting]) -> None:
+    """Raise InvalidState for a repository outside that does not name this working tree as one of its own."""
+    if _is_in(ground.git_dir, ground.top) and _is_in(ground.common, ground.top):
+        return
+    if ground.git_dir != ground.common:
+        is_linked = os.path.dirname(ground.git_dir) == os.path.join(ground.common, "worktrees")
+        back, mend = (_read(ground.git_dir, "gitdir") if is_linked else None), "git worktree repair"
+    else:
+        back, mend = own_value(settings, "core.worktree"), "git config core.worktree"
+        back = None if back is None else os.path.join(back, ".git")
+    named = os.path.join(ground.git_dir, (back or "").rstrip("\r\n"))
+    if os.path.basename(named) != ".git" or os.path.realpath(os.path.dirname(named)) != ground.top:
+        raise InvalidState(
+            f"the repository at {ground.git_dir} does not name this as its working tree; `{mend}` mends that",
+            hint="If it is yours, mend it; if not, remove the `.git` that leads there.",
+        )
+
+
+def _is_in(path: str, *directories: str) -> bool:
+    return any(path == directory or path.startswith(f"{directory}/") for directory in directories)
+
+
+def asked(call: Call, ways: Ways, words: Sequence[str]) -> bytes:
+    """What git answers at the top of the working tree. Raises InvalidState with git's words, and what `git` raises."""
+    return _asked(call, ways.ground, words, ways.env)
+
+
+def _asked(call: Call, ground: Ground, words: Sequence[str], env: Mapping[str, str]) -> bytes:
+    ways = {
+        "GIT_WORK_TREE": ground.top,
+        "GIT_COMMON_DIR": ground.common,
+        "GIT_CEILING_DIRECTORIES": os.path.dirname(ground.top),
+        "GIT_LITERAL_PATHSPECS": "1",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_NO_LAZY_FETCH": "1",
+        "GIT_ALLOW_PROTOCOL": "none",
+    }
+    ended = git(words, cwd=ground.top, env=ways | dict(env), stop=call.stop)
+    if ended.code != 0:
+        raise refusal(ended, f"tell its {words[0]}")
+    return ended.out
+
+
+def _with_values(values: Mapping[str, str]) -> dict[str, str]:
+    """Settings for git as variables, which come before those in files."""
+    env: dict[str, str] = {}
+    settings = {"safe.bareRepository": "explicit"} | dict(values)
+    for number, (key, value) in enumerate(settings.items()):
+        env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return env | {"GIT_CONFIG_COUNT": str(len(settings))}
+
+
+def _read(directory: str, name: str) -> str | None:
+    """A small file of git's own, empty when there is none; None for what is long, or a link that leads elsewhere."""
+    try:
+        with opened(directory) as top, top.file(name) as found:
+            data = os.read(found.descriptor, FILE_BYTES)
+            return os.fsdecode(data) if len(data) < FILE_BYTES else None
+    except NotFound:
+        return ""
+    except Failure:
+        return None

@@ -1,0 +1,9 @@
+"""The family's name, under which its tools declare themselves."""
+
+from crewhall.tool import Family
+
+project = Family(
+    "project",
+    "One worktree's files, context and `just` tasks, and the servers of open worktrees.",
+    "crewhall.families.project",
+)

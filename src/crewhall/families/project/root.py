@@ -1,0 +1,72 @@
+"""
+Which worktree a call is about. It is never an argument: nobody chooses a root by asking for a file.
+
+    by a worktree's own server   that worktree
+    by a bridge, or as operator  the working tree that the client's directory is in; without git, the directory
+    by an agent from elsewhere   the same, if the hall serves that worktree
+"""
+
+import os
+
+from crewhall.app import Call, Origin
+from crewhall.errors import Forbidden, InvalidState
+from crewhall.outside.places import identity_of, place_of
+from crewhall.serving import refuse_undecodable, refuse_unfit, served_above
+
+
+def root_of(call: Call) -> str:
+    """The directory that the call may see, links in its path resolved. Raises InvalidState, Forbidden."""
+    if call.origin.worktree is not None:
+        _refuse_other(call.origin)
+        return call.origin.worktree
+    directory = call.origin.directory
+    if directory is None:
+        raise InvalidState(
+            "it is not known which worktree this is about",
+            hint="Connect by `crewhall mcp` there, or `crewhall worktree open` it and use its URL; by REST, name a "
+            "directory in it by the header X-Crewhall-Directory.",
+        )
+    directory = os.path.realpath(directory)
+    refuse_undecodable(directory)
+    if call.actor.kind != "operator" and call.edge != "bridge":
+        return _served(call, directory)
+    root = working_tree(directory)
+    refuse_unfit(root, call.settings.home)
+    return root
+
+
+def _refuse_other(origin: Origin) -> None:
+    """What was opened is served, and not what somebody put in its place, or in that of a directory above it."""
+    assert origin.worktree is not None
+    if origin.identity not in (None, identity_of(origin.worktree)):
+        raise InvalidState(
+            f"{origin.worktree} is another directory by now, or gone",
+            hint="The hub looks at it anew within ten seconds; `crewhall worktree list` tells what it finds.",
+        )
+
+
+def working_tree(directory: str) -> str:
+    """The top of the working tree that a directory is in; without one, the directory.
+
+    A `.git` of another user's makes no working tree, as git has it: a stranger's in /tmp would make all of that one.
+    """
+    place = place_of(directory)
+    if place is None or not os.path.isdir(place.top):
+        return directory
+    try:
+        owner = os.lstat(os.path.join(place.top, ".git")).st_uid
+    except OSError:  # a bare repository
+        return place.top
+    return place.top if owner in (os.getuid(), 0) else directory
+
+
+def _served(call: Call, directory: str) -> str:
+    """What a header says is no proof: an agent from elsewhere gets no more than what is open to it anyway."""
+    with call.begin() as tx:
+        row = served_above(tx, call.settings.node, directory)
+    if row is None:
+        raise Forbidden(
+            f"no open worktree holds {directory}",
+            hint="Ask the operator for `crewhall worktree open`; `crewhall worktree list` shows those that are open.",
+        )
+    return str(row["path"])

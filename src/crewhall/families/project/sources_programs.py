@@ -1,0 +1,52 @@
+"""What other programs know of a worktree: the recipes of just, the containers of Docker."""
+
+from collections.abc import Hashable
+from functools import partial
+
+from crewhall.app import Call, Part
+from crewhall.errors import NotFound
+from crewhall.families.project.family import project
+from crewhall.families.project.rules_file import refuse_secret
+from crewhall.kept import mark
+from crewhall.outside.docker import SECONDS, containers_of, log_of
+from crewhall.outside.just import Recipe, program, recipes
+from crewhall.outside.justfiles import Check, justfiles
+from crewhall.tool import Told
+
+RECIPES = 200
+CONTAINERS, LOG_LINES = 6, 20
+
+
+@project.source("just", priority=90, weight=5)
+def just(call: Call, root: str) -> Told:
+    """The recipes of the justfile, with their parameters and what is said of them."""
+    check = partial(refuse_secret, allow=call.settings["project.allow"])
+    found = call.hub.kept.of((root, "just"), _depends(root, check), lambda: recipes(root, check, call.stop))
+    if not found:
+        raise NotFound("the justfile has no public recipe", hint="Write one.")
+    return Told([_line(recipe) for recipe in found[:RECIPES]], max(0, len(found) - RECIPES))
+
+
+def _depends(root: str, check: Check) -> Hashable:
+    """What the list of recipes depends on; None when that is more than one file. Raises what `recipes` raises."""
+    paths = justfiles(root, check)
+    depends = mark(paths)
+    return (program(), paths[0], depends) if len(paths) == 1 and depends is not None else None
+
+
+def _line(recipe: Recipe) -> str:
+    words = " ".join([recipe.name, *recipe.parameters])
+    return words if recipe.doc is None else f"{words}  # {recipe.doc}"
+
+
+@project.source("containers", priority=110, weight=8)
+def containers(call: Call, root: str) -> Told:
+    """The containers that were started from here by Docker Compose, with the last lines of their logs."""
+    stop = Part(call.stop, SECONDS)
+    found = containers_of(root, stop)
+    if not found:
+        raise NotFound("no container was started from here by Docker Compose", hint="`docker compose up` starts them.")
+    lines = [f"{one.name}  {one.told}" for one in found]
+    for one in found[:CONTAINERS]:
+        lines += [f"== {one.name}, the end of its log ==", *log_of(one, LOG_LINES, stop)]
+    return Told(lines, 0, f"the logs of {len(found) - CONTAINERS} containers" if len(found) > CONTAINERS else None)

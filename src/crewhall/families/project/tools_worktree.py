@@ -1,0 +1,163 @@
+"""Worktrees: open one, and the hub serves it to MCP clients on a port of its own (seed 001)."""
+
+import os
+from typing import Annotated
+
+from pydantic import Field
+
+from crewhall.app import Call, Tick
+from crewhall.errors import InvalidInput, NotFound
+from crewhall.families.project.family import project
+from crewhall.families.project.model import Closed, McpState, ToolInfo, Worktree, WorktreeId, Worktrees
+from crewhall.families.project.root import working_tree
+from crewhall.serving import close_worktree, open_worktree, refuse_undecodable, refuse_unfit, served_above
+from crewhall.store.transaction import Look, Row
+from crewhall.tool import OPERATOR
+
+FORGET = "crewhall config --client … --worktree … --remove"
+Directory = Annotated[
+    str, Field(min_length=1, max_length=4096, description="A directory; left out, where the client is.")
+]
+Limit = Annotated[int, Field(ge=1, le=200, description="How many at the most.")]
+Offset = Annotated[int, Field(ge=0, le=1_000_000, description="How many to pass over.")]
+
+
+@project.tool("worktree_open", changes=True, idempotent=True, who=OPERATOR)
+def worktree_open(call: Call, path: Directory | None = None) -> Worktree:
+    """Serve a worktree to MCP clients at http://localhost:<port>/mcp, sandboxed; one that is open stays as it is.
+
+    It stays open until worktree_close, also when the hub is started anew.
+    """
+    root = _top(_absolute(call, path))
+    refuse_unfit(root, call.settings.home)
+    with call.begin() as tx:
+        row = open_worktree(tx, call.settings.node, root, call.now)
+    _settle(call)
+    return _told(call, row["id"])
+
+
+@project.tool("worktree_close", changes=True, idempotent=True, who=OPERATOR)
+def worktree_close(call: Call, path: Directory | None = None, id: WorktreeId | None = None) -> Closed:
+    """End a worktree's server and free its port; nothing on the disk changes."""
+    with call.begin() as tx:
+        row = _known(id or path, tx.one("worktree_get", id=id) if id else _at(call, tx, path))
+        close_worktree(tx, row["id"])
+    _settle(call)
+    note = None if row["port"] is None else f"A client that was given port {row['port']} must forget it: {FORGET}"
+    return Closed(success=True, path=row["path"], port=row["port"], note=note)
+
+
+@project.tool("worktree_list")
+def worktree_list(call: Call, limit: Limit = 20, offset: Offset = 0) -> Worktrees:
+    """The open worktrees, the oldest first: where each is, and the state of its server."""
+    with call.begin() as tx:
+        rows, total = tx.all("worktrees", limit=limit, offset=offset), tx.value("worktrees_count")
+    following, tools = offset + len(rows), _tools(call)
+    listed = [_shown(call, row, tools) for row in rows]
+    return Worktrees(worktrees=listed, total=total, next_offset=following if following < total else None)
+
+
+@project.tool("worktree_get")
+def worktree_get(call: Call, path: Directory | None = None, id: WorktreeId | None = None) -> Worktree:
+    """One open worktree, and the state of its server."""
+    with call.begin() as tx:
+        row = tx.one("worktree_get", id=id) if id else _above(call, tx, path)
+        return _shown(call, _known(id or path, row), _tools(call))
+
+
+def _absolute(call: Call, path: str | None) -> str:
+    """A path as seen from where the client is. Raises InvalidInput when it can't be told."""
+    start = call.origin.directory
+    given = os.path.expanduser(path or ".")
+    if not os.path.isabs(given):
+        if start is None:
+            raise InvalidInput(
+                f"'{path or '.'}' is relative, and nobody said to what", hint="Give the worktree's absolute path."
+            )
+        given = os.path.join(start, given)
+    given = os.path.realpath(given)
+    refuse_undecodable(given)
+    return given
+
+
+def _top(directory: str) -> str:
+    """The top of the working tree that a directory is in; without git, the directory. Raises NotFound."""
+    if not os.path.isdir(directory):
+        raise NotFound(f"there is no directory {directory}", hint="Give the path of a worktree or project.")
+    return working_tree(directory)
+
+
+def _at(call: Call, look: Look, path: str | None) -> Row | None:
+    """The open worktree whose top this is, or whose working tree it is in; never one further out."""
+    given = _absolute(call, path)
+    tops = [given, *([working_tree(given)] if os.path.isdir(given) else [])]
+    found = (look.one("worktree_at", node=call.settings.node, path=top) for top in tops)
+    return next((row for row in found if row is not None), None)
+
+
+def _above(call: Call, look: Look, path: str | None) -> Row | None:
+    """The open worktree that something which is there is in."""
+    given = _absolute(call, path)
+    return served_above(look, call.settings.node, given) if os.path.exists(given) else _at(call, look, path)
+
+
+def _known(asked: str | None, row: Row | None) -> Row:
+    if row is None:
+        raise NotFound(f"{asked or 'this directory'} is no open worktree", hint="worktree_list shows them.")
+    return row
+
+
+def _settle(call: Call) -> None:
+    if call.hub.servers is not None:
+        call.hub.servers.settle()
+
+
+def _told(call: Call, id: str) -> Worktree:
+    row = call.one("worktree_get", id=id)
+    if row is None:
+        raise NotFound(f"worktree {id} was closed meanwhile", hint="Open it again if it is wanted.")
+    return _shown(call, row, _tools(call))
+
+
+def _tools(call: Call) -> list[ToolInfo]:
+    """What every worktree's server offers."""
+    return [
+        ToolInfo(name=tool.name, description=tool.description, parameters=tool.input_schema)
+        for tool in call.hub.registry.narrowed("worktree").tools
+    ]
+
+
+def _shown(call: Call, row: Row, tools: list[ToolInfo]) -> Worktree:
+    """A row with what the hub knows beside it.
+
+    Of another hub's servers the row tells; in a process without a hub, nothing on this node is served.
+    """
+    is_here, servers, clients = row["node"] == call.settings.node, call.hub.servers, None
+    if is_here and servers is not None:
+        clients = servers.clients(row["id"])
+        is_running = clients is not None
+    else:
+        is_running = bool(row["is_served"]) and not (is_here and call.edge == "cli")
+    port = row["port"] if is_running else None
+    state = McpState(
+        server_running=is_running,
+        port=port,
+        connected_clients=clients or 0,
+        tools=tools,
+        last_error=row["last_error"] or (None if is_running else _why_not(call)),
+    )
+    told = {name: row[name] for name in ("id", "path", "node", "workspace_id", "opened_at")}
+    return Worktree(**told, url=f"http://localhost:{port}/mcp" if port else None, mcp=state)
+
+
+def _why_not(call: Call) -> str:
+    if call.edge == "cli":
+        return "no hub runs here; `crewhall up` starts one, and that serves it"
+    return "the hub that has this node's worktrees has not looked yet; it does within ten seconds"
+
+
+@project.chore("worktrees", everywhere=True)
+def serve_open(tick: Tick) -> None:
+    """What others opened or closed, and directories that came or went."""
+    if tick.hub.servers is not None:
+        tick.hub.servers.settle()

@@ -1,0 +1,174 @@
+"""
+Tasks of a project, by the command runner just: which public recipes its justfile has, and one of them run to its end.
+
+    recipes(root, check, stop=None) -> [Recipe(name, doc, parameters, needs)]   modules' too, as `mod::recipe`
+    run_recipe(root, name, check, *, seconds, most_bytes, …) -> Ended           its two streams in one, as they came
+
+The justfile is the one in the root itself, whatever lies above it; that and what it leads to is inside the root, and
+passes `check` (justfiles.py). Recipes run in the hub's environment without what is the hall's own in it, and with no
+input.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from crewhall.config import for_others
+from crewhall.errors import Failure, InvalidState, LimitExceeded, Unavailable
+from crewhall.outside.files import opened, pieces
+from crewhall.outside.justfiles import Check, justfiles
+from crewhall.outside.run import Ended, Heard, Stop, run, run_long
+
+LIST_SECONDS = 20.0
+LIST_BYTES = 8_000_000
+WORDS = 500  # letters of what just says against a justfile
+PLACE = re.compile(r"^ *——▶ (.+):\d+:\d+$", re.MULTILINE)
+UNTOLD = "a file that it imports can't be read"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A public recipe, or another name of one; `needs` are those of its parameters that have no default."""
+
+    name: str
+    doc: str | None = None
+    parameters: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+
+
+def recipes(root: str, check: Check, stop: Stop | None = None) -> list[Recipe]:
+    """What `just --list` would show of the root's justfile and its modules, by name.
+
+    Raises Unavailable without just, what `justfiles` raises, and InvalidState with just's words for one that is wrong.
+    """
+    asking = _Asking(root, check, stop)
+    dump = json.loads(asking.told("--dump", "--dump-format", "json"))
+    listed = {name for name, told in dump["recipes"].items() if not told["private"]}
+    if dump.get("modules"):  # the dump does not tell which of them are private
+        listed = set(asking.told("--summary").split())
+    return sorted(_in_module(dump, "", listed), key=lambda recipe: recipe.name)
+
+
+def run_recipe(
+    root: str,
+    name: str,
+    check: Check,
+    *,
+    seconds: float,
+    most_bytes: int,
+    stop: Stop | None = None,
+    heard: Heard | None = None,
+) -> Ended:
+    """Run a recipe that `recipes` has named, without arguments; see `run_long`. Any end is an answer.
+
+    Raises what `justfiles` raises.
+    """
+    justfile = justfiles(root, check)[0]
+    with _in_path(program()) as env:
+        words = _words(root, justfile, name)
+        limits: dict[str, Any] = {"seconds": seconds, "most_bytes": most_bytes, "stop": stop}
+        return run_long(words, cwd=root, env=env, called=f"just {name}", merged=True, heard=heard, **limits)
+
+
+def program() -> str:
+    """Where just is: in PATH, or beside the Python that the hall runs on. Raises Unavailable."""
+    found = shutil.which("just") or shutil.which("just", path=os.path.dirname(sys.executable))
+    if found is None:
+        raise Unavailable(
+            "just is not installed where the hub runs",
+            hint="pip install 'crewhall[just]' in the hall's environment, or install the system's package just.",
+        )
+    return os.path.abspath(found)  # the child is in another directory
+
+
+class _Asking:
+    """Questions to just about a justfile, nothing of which is run."""
+
+    def __init__(self, root: str, check: Check, stop: Stop | None) -> None:
+        self._root, self._check, self._stop = root, check, stop
+        self._justfile = justfiles(root, check)[0]
+
+    def told(self, *options: str) -> str:
+        words = _words(self._root, self._justfile, *options)
+        limits: dict[str, Any] = {"seconds": LIST_SECONDS, "most_bytes": LIST_BYTES, "stop": self._stop}
+        ended = run(words, cwd=self._root, env=_environment(), **limits)
+        if ended.left_out:
+            raise LimitExceeded(
+                f"{self._justfile} has too many recipes", hint=f"just lists more than {LIST_BYTES} bytes of them."
+            )
+        if ended.code != 0:
+            said = self._said(ended.err.decode("utf-8", "replace"))
+            raise InvalidState(f"just can't read {self._justfile}: {said}", hint="Mend the justfile, then try again.")
+        return ended.out.decode("utf-8", "replace")
+
+    def _said(self, words: str) -> str:
+        """What is wrong and where, if that is a file that may be shown; never the lines that just shows of it."""
+        place = PLACE.search(words)
+        if place is None:
+            return UNTOLD
+        path = os.path.join(os.path.dirname(self._justfile), place[1])
+        try:
+            with opened(self._root) as top, top.file(path) as found:
+                self._check(found.path, b"".join(pieces(found)))
+        except Failure:
+            return UNTOLD
+        return " ".join(words[: place.end()].split())[:WORDS]
+
+
+def _words(root: str, justfile: str, *more: str) -> list[str]:
+    return [program(), "--justfile", justfile, "--working-directory", root, *more]
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in for_others(os.environ).items() if not name.startswith("JUST_")}
+
+
+@contextlib.contextmanager
+def _in_path(just: str) -> Iterator[dict[str, str]]:
+    """The environment of a recipe, which may call just itself; of the hall's own programs it gets no other."""
+    env = _environment()
+    if shutil.which("just"):
+        yield env
+        return
+    with tempfile.TemporaryDirectory(prefix="crewhall-just-") as directory:
+        os.symlink(just, os.path.join(directory, "just"))
+        yield env | {"PATH": f"{env.get('PATH', os.defpath)}:{directory}"}
+
+
+def _in_module(module: Mapping[str, Any], path: str, listed: set[str]) -> Iterator[Recipe]:
+    """The recipes of a module and of those in it, then the other names that it has for them."""
+    own = [_recipe(path + name, told) for name, told in module["recipes"].items() if path + name in listed]
+    inner = [
+        recipe
+        for name, told in module.get("modules", {}).items()
+        for recipe in _in_module(told, f"{path}{name}::", listed)
+    ]
+    yield from own + inner
+    names = list(_last_names(module))
+    for name, alias in module["aliases"].items():
+        # Of a recipe in another module the dump tells its last name alone: another one may have that, too.
+        if names.count(alias["target"]) > 1 or name.startswith("_") or "private" in alias.get("attributes", ()):
+            continue
+        meant = next((recipe for recipe in own + inner if recipe.name.split("::")[-1] == alias["target"]), None)
+        if meant is not None:
+            yield replace(meant, name=path + name)
+
+
+def _last_names(module: Mapping[str, Any]) -> Iterator[str]:
+    """The names of all recipes in a module and in those in it, private ones too."""
+    yield from module["recipes"]
+    for inner in module.get("modules", {}).values():
+        yield from _last_names(inner)
+
+
+def _recipe(name: str, told: Mapping[str, Any]) -> Recipe:
+    parameters = told["parameters"]
+    needs = [one["name"] for one in parameters if one["default"] is None and one["kind"] != "star"]
+    return Recipe(name, told["doc"], tuple(one["name"] for one in parameters), tuple(needs))

@@ -1,0 +1,89 @@
+"""
+Processes that a child left behind, wherever they went: they carry a mark in the environment that they began with.
+
+    child ── fork, setsid, fork again ──▶ stray     its parent, session and group say nothing, /proc/<pid>/environ does
+
+Only a marked process can start another. So a look that finds none, and in which nobody ended or became another program
+before it was looked at, proves that there is none; each look that misses one costs that one a step of its flight.
+
+Linux alone shows environments, and only of our own user's processes; elsewhere none is found. Nor is a process that
+left its group and also threw its environment away, wrote over it, or lets nobody see it (`ssh-agent`).
+"""
+
+import contextlib
+import os
+import secrets
+import signal
+from collections import Counter
+from collections.abc import Iterator
+
+KERNEL_THREAD = 0x0020_0000  # among the flags in /proc/<pid>/stat
+BARE = 5  # looks after which a program without environment is taken for one that has none
+
+
+def new_mark() -> str:
+    """The name of a variable that no other process has. Of a child in a child, each has its own."""
+    return f"HALL_CHILD_{secrets.token_hex(12)}"
+
+
+class Strays:
+    """The running processes that were started with a mark, looked for again and again."""
+
+    def __init__(self, mark: str) -> None:
+        self._wanted = f"{mark}=".encode()
+        self._others: set[int] = set()
+        self._empty: Counter[int] = Counter()
+        self._asked: set[int] = set()
+
+    def end(self, number: signal.Signals, spared: int | None = None) -> tuple[set[int], bool]:
+        """Send a signal to those that are there, and tell what `look` tells. None but a kill is sent twice.
+
+        The members of the `spared` group have it already.
+        """
+        left, is_sure = self.look()
+        for pid in left if number == signal.SIGKILL else left - self._asked:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if os.getpgid(pid) != spared:
+                    os.kill(pid, number)
+        self._asked |= left
+        return left, is_sure
+
+    def look(self) -> tuple[set[int], bool]:
+        """Those that are there now, and whether there can be no other."""
+        found: set[int] = set()
+        is_sure = True
+        for pid in _processes():
+            if pid in self._others:
+                continue
+            environment = _read(pid, "environ")
+            if self._wanted in environment:
+                found.add(pid)
+            elif environment or self._is_none(pid):
+                self._others.add(pid)
+            else:
+                is_sure = False
+        return found, is_sure
+
+    def _is_none(self, pid: int) -> bool:
+        """Whether a process without environment is certainly no stray; it may be one that ended under our eyes."""
+        self._empty[pid] += 1
+        words = _read(pid, "stat").rpartition(b")")[2].split()
+        if not words:
+            return False
+        has_ended = words[0] in (b"Z", b"X") and self._empty[pid] > 1
+        return has_ended or bool(int(words[6]) & KERNEL_THREAD) or self._empty[pid] > BARE
+
+
+def _processes() -> Iterator[int]:
+    with contextlib.suppress(FileNotFoundError):
+        yield from (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        with open(f"/proc/{pid}/{name}", "rb", 0) as file:
+            return file.read()
+    except PermissionError:
+        return b"another user's"
+    except OSError:
+        return b""

@@ -1,0 +1,241 @@
+"""The context engine: sources asked at once, none of which keeps another back; and what a hub keeps of answers."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count as count_up
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crewhall.app import Call, Hub, Stop
+from crewhall.errors import Cancelled, InvalidInput, Unavailable
+from crewhall.families.all import registry
+from crewhall.families.project.context import SECONDS
+from crewhall.families.project.tools_context import get_project_context
+from crewhall.kept import Kept, mark
+from crewhall.outside.tokens import count
+from crewhall.tool import Family, Registry, Told
+from tests.conftest import eventually, settings_for
+from tests.families.project.contexts import asking, lines, reason
+
+
+class Lab:
+    """A hub whose sources a test makes up."""
+
+    def __init__(self, home: Path) -> None:
+        self.family = Family("lab", "For tests.", "crewhall.families.project")
+        self.family.tool("get_project_context", long=True)(get_project_context)
+        self.home = home
+        self.hubs: list[Hub] = []
+
+    def source(self, name: str, handler: Callable[..., Told]) -> None:
+        self.family.source(name, priority=len(self.family.sources), weight=10)(handler)
+
+    def hub(self) -> Hub:
+        self.hubs.append(Hub(settings_for(str(self.home / "hall.db"), self.home), Registry([self.family])))
+        return self.hubs[-1]
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    lab = Lab(tmp_path)
+    yield lab
+    for hub in lab.hubs:
+        hub.close()
+
+
+def test_a_source_that_is_stuck_refuses_or_has_a_bug_keeps_no_other_back(
+    lab: Lab, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    let_go = threading.Event()
+
+    def stuck(call: Call, root: str) -> Told:
+        let_go.wait(30)
+        return Told(["too late"])
+
+    def refusing(call: Call, root: str) -> Told:
+        raise Unavailable("the moon is not up", hint="Wait.")
+
+    lab.source("first", lambda call, root: Told(["one", "two"], more=3))
+    lab.source("stuck", stuck)
+    lab.source("refusing", refusing)
+    lab.source("broken", lambda call, root: Told([str(1 // 0)]))
+    lab.source("last", lambda call, root: Told([root]))
+    try:
+        body = asking(lab.hub())(tmp_path, stop=Stop(1.0))
+    finally:
+        let_go.set()
+    assert lines(body, "first") == ["one", "two"] and body["sections"][0]["left_out"] == "3 of 5 lines"
+    assert lines(body, "last") == [str(tmp_path)] and body["path"] == str(tmp_path)
+    assert reason(body, "stuck") == "it took too long"
+    assert reason(body, "refusing") == "the moon is not up"
+    assert reason(body, "broken") == "it failed; the hub's log says why" and "ZeroDivisionError" in caplog.text
+
+
+def test_sources_that_stay_stuck_do_not_pile_up_and_their_places_come_back(lab: Lab, tmp_path: Path) -> None:
+    let_go, begun = threading.Event(), []
+
+    def stuck(call: Call, root: str) -> Told:
+        begun.append(1)
+        let_go.wait(30)
+        return Told([])
+
+    lab.source("stuck", stuck)
+    hub = lab.hub()
+    hub.asking = threading.BoundedSemaphore(2)
+    with ThreadPoolExecutor(5) as pool:
+        bodies = list(pool.map(lambda _: asking(hub)(tmp_path, stop=Stop(0.5)), range(5)))
+    assert {reason(body, "stuck") for body in bodies} == {"it took too long"} and len(begun) == 2
+    let_go.set()
+    assert eventually(lambda: asking(hub)(tmp_path)["sections"])
+
+
+def test_a_call_that_is_cancelled_ends_at_once_and_so_do_its_sources(lab: Lab, tmp_path: Path) -> None:
+    stop, ended, let_go = Stop(), threading.Event(), threading.Event()
+
+    def patient(call: Call, root: str) -> Told:
+        stop.cancel()
+        try:
+            call.stop.wait(30)
+        finally:
+            ended.set()
+        return Told([])
+
+    lab.source("patient", patient)
+    lab.source("deaf", lambda call, root: Told([str(let_go.wait(30))]))
+    began = time.monotonic()
+    with pytest.raises(Cancelled):
+        asking(lab.hub())(tmp_path, stop=stop)
+    assert time.monotonic() - began < SECONDS - 1  # nobody waited for the one that does not listen
+    let_go.set()
+    assert ended.wait(10)
+
+
+def test_sources_are_asked_side_by_side(lab: Lab, tmp_path: Path) -> None:
+    meeting = threading.Barrier(4, timeout=10)
+    for number in range(4):
+        lab.source(f"s{number}", lambda call, root: Told([str(meeting.wait())]))
+    assert len(asking(lab.hub())(tmp_path)["sections"]) == 4
+
+
+def test_some_sources_by_name_in_their_own_order_and_unknown_ones_refused(lab: Lab, tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        lab.source(name, lambda call, root: Told(["x"]))
+    ask = asking(lab.hub())
+    body = ask(tmp_path, sources=["c", "a", "c"])
+    assert [one["name"] for one in body["sections"]] == ["a", "c"] and body["missing"] == []
+    with pytest.raises(InvalidInput, match="there is no source 'd'") as refused:
+        ask(tmp_path, sources=["a", "d"])
+    assert refused.value.hint == "There are a, b, c."
+    with pytest.raises(InvalidInput):
+        ask(tmp_path, max_tokens=499)
+
+
+def test_the_argument_names_every_source_that_there_is() -> None:
+    tool = next(tool for tool in registry().tools if tool.name == "get_project_context")
+    described = tool.arguments.model_json_schema()["properties"]["sources"]
+    names = [source.name for source in registry().sources]
+    assert f"Only these: {', '.join(names)}." in json.dumps(described)
+
+
+@pytest.fixture(scope="module")
+def told_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hub, list[list[str]]]]:
+    """A hub with eight sources that tell what the list has for them."""
+    lab = Lab(tmp_path_factory.mktemp("told"))
+    told: list[list[str]] = []
+    for number in range(8):
+        lab.source(f"s{number}", lambda call, root, number=number: Told(told[number], more=number))
+    yield lab.hub(), told
+    lab.hubs[0].close()
+
+
+TEXT = st.text(max_size=60)  # half letters, which no source should give, among them
+
+
+@settings(max_examples=40, deadline=None)
+@given(contents=st.lists(st.lists(TEXT, max_size=30), min_size=8, max_size=8), most=st.integers(500, 3000))
+def test_any_contents_in_any_budget_by_the_door(
+    told_hub: tuple[Hub, list[list[str]]], contents: list[list[str]], most: int
+) -> None:
+    hub, told = told_hub
+    told[:] = contents
+    body, again = (asking(hub)(Path("/tmp"), max_tokens=most) for _ in range(2))
+    assert body == again and body["max_tokens"] == most
+    assert body["tokens"] == count(json.dumps(body, ensure_ascii=False)) <= most
+    assert [one["name"] for one in body["sections"]] == sorted(one["name"] for one in body["sections"])
+
+
+def test_an_answer_is_kept_while_what_it_depends_on_is_the_same() -> None:
+    kept, made = Kept(most=2), []
+
+    def ask(name: str, depends: Any) -> int:
+        return kept.of((name, "x"), depends, lambda: made.append(name) or len(made))  # type: ignore[func-returns-value]
+
+    assert [ask("a", 1), ask("a", 1), ask("a", 2), ask("a", 2), ask("a", 1)] == [1, 1, 2, 2, 3]
+    assert [ask("a", None), ask("a", None), ask("a", 1)] == [4, 5, 6]  # what can't be told is made each time
+    assert [ask("b", 1), ask("a", 1), ask("c", 1), ask("a", 1), ask("b", 1)] == [7, 6, 8, 6, 9]  # the unused goes
+
+
+def test_many_threads_of_a_call_get_one_answer_or_one_failure() -> None:
+    kept, made, go = Kept(), [], threading.Event()
+
+    def make() -> int:
+        made.append(1)
+        assert go.wait(10)
+        return 7
+
+    with kept.during("call"), ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(kept.once, ("call", "status"), make, Stop(10)) for _ in range(4)]
+        eventually(lambda: made)
+        go.set()
+        assert [one.result() for one in asked] == [7] * 4 and made == [1]
+        for make_it in (lambda: 1 // 0, lambda: 1):  # the second one gets the failure of the first
+            with pytest.raises(ZeroDivisionError):
+                kept.once(("call", "bug"), make_it, Stop(10))
+
+
+def test_one_who_comes_when_the_call_is_over_leaves_nothing_behind() -> None:
+    kept, numbers = Kept(), count_up()
+
+    def ask() -> int:
+        return kept.once(("call", "x"), lambda: next(numbers), Stop(10))
+
+    with kept.during("call"):
+        assert [ask(), ask()] == [0, 0]
+    assert [ask(), ask()] == [1, 2]
+    with kept.during("call"):
+        assert ask() == 3
+
+
+def test_a_mark_tells_files_apart_and_none_is_given_for_what_is_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    missing = mark([str(file)])
+    assert missing is not None
+    file.write_text("new")
+    os.utime(file, ns=(0, 0))
+    assert mark([str(file)]) is None  # whatever it says of itself
+    monkeypatch.setattr("crewhall.kept.SETTLED_NS", 0)
+    seen = {missing}
+    for number, text in enumerate(("one", "two", "three")):
+        file.write_text(text)
+        os.utime(file, ns=(0, number))
+        seen.add(mark([str(file)]))
+    os.utime(file, ns=(0, 0))
+    file.rename(tmp_path / "old")
+    (tmp_path / "other").write_text("three")
+    os.utime(tmp_path / "other", ns=(0, 0))
+    seen |= {mark([str(tmp_path / "old")]), mark([str(tmp_path / "other")])}
+    assert len(seen) == 6 and None not in seen
+    (tmp_path / "link").symlink_to("other")
+    before = mark([str(tmp_path / "link")])
+    (tmp_path / "other").write_text("four")
+    assert None not in (before, mark([str(tmp_path / "link")])) and before != mark([str(tmp_path / "link")])
