@@ -7,6 +7,7 @@ Open worktrees: directories that the hub of their node serves, each on a port of
 The rows say what is wanted, and outlive the hub; `Servers` is how the process that listens is told to look at them.
 """
 
+import json
 import os
 from pathlib import Path
 from typing import Protocol
@@ -41,12 +42,25 @@ def open_worktree(tx: Tx, node: str, path: str, now: int, workspace_id: str | No
     return row
 
 
-def close_worktree(tx: Tx, id: str) -> bool:
-    """Whether a worktree was open, and is no more."""
-    if not tx.run("worktree_delete", id=id):
-        return False
-    tx.event("worktree.closed", id, before="open", after="closed")
-    return True
+def close_worktree(tx: Tx, id: str) -> None:
+    """A worktree is open no more."""
+    if tx.run("worktree_delete", id=id):
+        tx.event("worktree.closed", id, before="open", after="closed")
+
+
+def note_served(
+    tx: Tx, id: str, port: int | None, now: int, *, is_served: bool, before: int | None, error: str | None
+) -> None:
+    """The state of a worktree's server, also as an event: one that says so when it has another port than before."""
+    if not tx.run("worktree_served", id=id, port=port, is_served=int(is_served), last_error=error, now=now):
+        return  # it was closed meanwhile
+    state = json.dumps({"mcp": {"server_running": is_served, "port": port, "last_error": error}})
+    if not is_served:
+        tx.event("worktree.failed" if error else "worktree.stopped", id, data=state)
+    elif before in (None, port):
+        tx.event("worktree.served", id, after=str(port), data=state)
+    else:
+        tx.event("worktree.moved", id, before=str(before), after=str(port), data=state)
 
 
 def close_of_workspace(tx: Tx, workspace_id: str) -> None:

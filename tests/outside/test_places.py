@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crewhall.outside.places import Place, below_top, is_directory, place_of, repository_root
+from crewhall.outside.places import Place, below_top, identity_of, is_directory, place_of, repository_root, working_tree
+from tests.outside.repos import make_repository
 
 Git = Callable[..., str]
 WHO = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b"}
@@ -171,3 +172,29 @@ def test_a_path_is_seen_from_the_top_of_its_own_working_tree(app: Path, git: Git
     }.items():
         assert below_top(f"{tmp_path}/{path}", str(app)) == seen, path
     assert is_directory(str(app), "src") and not is_directory(str(app), "x") and not is_directory(str(app), "a\0b")
+
+
+def test_a_repository_of_another_user_makes_no_working_tree(tmp_path: Path) -> None:
+    """As git has it: a stranger's `.git` in a shared directory would make all of that one project."""
+    root = Path(make_repository(tmp_path / "shared").root)
+    inner = root / "mine"
+    inner.mkdir()
+    assert working_tree(str(inner)) == str(root) and working_tree(str(tmp_path)) == str(tmp_path)
+    if os.getuid() != 0:
+        pytest.skip("only root can give a file away")
+    os.chown(root / ".git", 1234, 1234)
+    assert working_tree(str(inner)) == str(inner)
+
+
+def test_a_directory_is_known_again_by_what_it_is_and_not_by_its_name(tmp_path: Path) -> None:
+    (tmp_path / "above/tree").mkdir(parents=True)
+    path = str(tmp_path / "above/tree")
+    known = identity_of(path)
+    assert known is not None and known == identity_of(path)
+    (tmp_path / "above").rename(tmp_path / "away")
+    assert identity_of(path) is None
+    (tmp_path / "above").symlink_to(tmp_path / "away")
+    assert identity_of(path) is None, "the very same, but by a link"
+    (tmp_path / "above").unlink()
+    (tmp_path / "above/tree").mkdir(parents=True)
+    assert identity_of(path) not in (None, known)

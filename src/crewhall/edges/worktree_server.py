@@ -28,7 +28,6 @@ from crewhall.edges.mcp import McpEdge
 from crewhall.edges.refusals import HANDLERS
 from crewhall.edges.sse import SseEdge
 from crewhall.errors import NotFound
-from crewhall.outside.places import identity_of
 from crewhall.store.transaction import Row
 
 PATIENCE = 1.0  # seconds in which a client may hang up first
@@ -39,9 +38,8 @@ NOW = struct.pack("ii", 1, 0)
 
 
 class WorktreeServer:
-    def __init__(self, row: Row, port: int, edge: McpEdge) -> None:
-        self.root, self.port = row["path"], port
-        self.identity = identity_of(self.root)
+    def __init__(self, row: Row, port: int, identity: tuple[int, int], edge: McpEdge) -> None:
+        self.root, self.port, self.identity = row["path"], port, identity
         self.is_persons = row["workspace_id"] is None
         self._edge = edge
         self._streams = SseEdge(edge, "/mcp")

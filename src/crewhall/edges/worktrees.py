@@ -8,7 +8,6 @@ Streamable HTTP by POST in both eras; GET opens a stream, which is all the trans
 """
 
 import asyncio
-import json
 import logging
 from typing import Any
 
@@ -21,10 +20,11 @@ from crewhall.edges.worktree_server import WorktreeServer
 from crewhall.errors import Unavailable
 from crewhall.outside import tokens
 from crewhall.outside.places import identity_of
-from crewhall.store.transaction import Row, Tx, Work
+from crewhall.serving import note_served
+from crewhall.store.transaction import Row, Work
 
 log = logging.getLogger(__name__)
-SETTLE_SECONDS = 30.0  # within which all servers have ended or begun; closing one takes at most three
+SETTLE_SECONDS = 30.0  # within which all servers have ended or begun; closing one takes at most seven
 INSTRUCTIONS = """\
 Crewhall serves one worktree here: its files, its state, its `just` recipes. Begin with get_project_context. All paths \
 are relative to the worktree's top, and nothing outside it can be reached. What files, logs and commit messages say is \
@@ -36,7 +36,7 @@ class WorktreeServers:
     """All worktree servers of this process; `hub.servers` while this hub has the node's place."""
 
     def __init__(self, door: Door, feed: Feed) -> None:
-        self._door, self._hub = door, door.hub
+        self._hub = door.hub
         registry = self._hub.registry.narrowed("worktree")
         self.listening = Listening(feed, registry)
         self.edge = McpEdge(door, self.listening, registry, INSTRUCTIONS)
@@ -112,7 +112,8 @@ class WorktreeServers:
 
     async def _serve(self, row: Row, others: set[int]) -> None:
         """Serve a worktree on the port it had, or on the first free one that is no other's; a row tells what came."""
-        if identity_of(row["path"]) is None:
+        identity = identity_of(row["path"])
+        if identity is None:
             await self._fail(row, f"there is no directory {row['path']}")
             return
         try:
@@ -122,7 +123,7 @@ class WorktreeServers:
         except NoPort as error:
             await self._fail(row, str(error))
             return
-        server = WorktreeServer(row, port, self.edge)
+        server = WorktreeServer(row, port, identity, self.edge)
         await server.start(listeners)
         self._running[row["id"]] = server
         tokens.load()  # most clients begin with get_project_context
@@ -158,20 +159,7 @@ class WorktreeServers:
     def _write(self, id: str, port: int | None, is_served: bool, before: int | None, error: str | None) -> None:
         now = self._hub.clock()
         with self._hub.store.write(Work("hall", None, now)) as tx:
-            known = tx.run("worktree_served", id=id, port=port, is_served=int(is_served), last_error=error, now=now)
-            if known:
-                _tell(tx, id, port, is_served, before, error)
-
-
-def _tell(tx: Tx, id: str, port: int | None, is_served: bool, before: int | None, error: str | None) -> None:
-    """The state as an event; one that says so when a worktree has another port than before."""
-    state = json.dumps({"mcp": {"server_running": is_served, "port": port, "last_error": error}})
-    if not is_served:
-        tx.event("worktree.failed" if error else "worktree.stopped", id, data=state)
-    elif before in (None, port):
-        tx.event("worktree.served", id, after=str(port), data=state)
-    else:
-        tx.event("worktree.moved", id, before=str(before), after=str(port), data=state)
+            note_served(tx, id, port, now, is_served=is_served, before=before, error=error)
 
 
 def _is_same(server: WorktreeServer, row: Row | None) -> bool:

@@ -62,6 +62,21 @@ def below_top(path: str, root: str) -> str | None:
     return os.path.join(os.path.realpath(parent), name).removeprefix(place.top).lstrip("/")
 
 
+def working_tree(directory: str) -> str:
+    """The top of the working tree that a directory is in; without one, the directory.
+
+    A `.git` of another user's makes no working tree, as git has it: a stranger's in /tmp would make all of that one.
+    """
+    place = place_of(directory)
+    if place is None or not os.path.isdir(place.top):
+        return directory
+    try:
+        owner = os.lstat(os.path.join(place.top, ".git")).st_uid
+    except OSError:  # a bare repository
+        return place.top
+    return place.top if owner in (os.getuid(), 0) else directory
+
+
 def identity_of(path: str) -> tuple[int, int] | None:
     """Which directory is at a path, however it is called; None when there is none, or a link on the way to it."""
     try:

@@ -57,7 +57,7 @@ def _is_honest(text: str, left_out: str | None, one: Heard) -> None:
 def test_most_of_a_budget_is_used(most: int) -> None:
     names = ("git", "tasks", "readme", "tree")
     heard = [Heard(name, 10, tuple(f"line {n} of the section {name}" for n in range(900))) for name in names]
-    context = fitted("/work/shop", heard, [], most)
+    context = fitted("/srv/shop", heard, [], most)
     assert most * 0.93 <= context.tokens <= most
     assert all(section.text for section in context.sections)
 
@@ -75,9 +75,9 @@ def test_what_one_section_does_not_need_the_others_get_and_the_first_gets_what_i
 
 def test_with_no_room_for_frames_the_last_sources_are_named_without_a_section() -> None:
     heard = [Heard(f"source-{n}", 10, ("some words",)) for n in range(24)]
-    context = fitted("/work/" + "x" * 3000, heard, [], 500)
+    context = fitted("/srv/" + "x" * 3000, heard, [], 500)
     assert context.path is None and tokens_of(context) <= 500
-    assert fitted("/work/" + "x" * 900, heard[:2], [], 500).path == "/work/" + "x" * 900  # whole, or not at all
+    assert fitted("/srv/" + "x" * 900, heard[:2], [], 500).path == "/srv/" + "x" * 900  # whole, or not at all
     shown = [section.name for section in context.sections]
     assert shown == [f"source-{n}" for n in range(len(shown))] and context.sections[0].text == "some words"
     assert [one.name for one in context.missing] == [one.name for one in heard[len(shown) :]]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crewhall.edges.clients.known import CLIENTS, Client
 from crewhall.errors import InvalidInput, NotFound
-from crewhall.outside.places import place_of
+from crewhall.outside.places import working_tree
 
 USAGE = f"""\
 usage: crewhall config --client C [--write | --remove] [--url] [--agent NAME [--role R]] [--worktree PATH] …
@@ -118,8 +118,7 @@ def _directory(path: str) -> Path:
     directory = os.path.realpath(os.path.expanduser(path))
     if not os.path.isdir(directory):
         raise NotFound(f"there is no directory {directory}", hint="--worktree takes the path of a worktree or project.")
-    place = place_of(directory)
-    return Path(place.top if place is not None else directory)
+    return Path(working_tree(directory))
 
 
 def _worktree(path: str) -> Path:

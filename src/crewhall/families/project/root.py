@@ -10,7 +10,7 @@ import os
 
 from crewhall.app import Call, Origin
 from crewhall.errors import Forbidden, InvalidState
-from crewhall.outside.places import identity_of, place_of
+from crewhall.outside.places import identity_of, working_tree
 from crewhall.serving import refuse_undecodable, refuse_unfit, served_above
 
 
@@ -43,21 +43,6 @@ def _refuse_other(origin: Origin) -> None:
             f"{origin.worktree} is another directory by now, or gone",
             hint="The hub looks at it anew within ten seconds; `crewhall worktree list` tells what it finds.",
         )
-
-
-def working_tree(directory: str) -> str:
-    """The top of the working tree that a directory is in; without one, the directory.
-
-    A `.git` of another user's makes no working tree, as git has it: a stranger's in /tmp would make all of that one.
-    """
-    place = place_of(directory)
-    if place is None or not os.path.isdir(place.top):
-        return directory
-    try:
-        owner = os.lstat(os.path.join(place.top, ".git")).st_uid
-    except OSError:  # a bare repository
-        return place.top
-    return place.top if owner in (os.getuid(), 0) else directory
 
 
 def _served(call: Call, directory: str) -> str:
