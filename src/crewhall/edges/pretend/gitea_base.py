@@ -1,0 +1,43 @@
+"""Gitea as it is below all its routes: its errors, its pages, its redirects."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from crewhall.edges.pretend.gitea_shapes import Shapes
+from crewhall.edges.pretend.host import Host, Limit
+from crewhall.edges.pretend.records import Refusal
+from crewhall.edges.pretend.server import Answer, Ask
+from crewhall.edges.pretend.state import Repository
+
+
+class Base(Host):
+    """What is Gitea's own, without its routes."""
+
+    prefix = "/api/v1"
+    public = frozenset({"/version", "/settings/api"})
+
+    def __init__(self, tokens: Mapping[str, str], limit: Limit | None = None) -> None:
+        super().__init__(tokens, limit or Limit(page=50, tree=1000))
+        self.shapes = Shapes(self.url, self.api)
+
+    def error(self, refusal: Refusal) -> dict[str, Any]:
+        return {"message": refusal.message, "url": f"{self.url}/api/swagger"}
+
+    def stranger(self, token: str) -> Refusal:
+        return Refusal(401, "invalid username, password or token" if token else "token is required")
+
+    def moved(self, ask: Ask, repository: Repository, rest: str) -> Answer:
+        there = f"{self.shapes.of(repository)}{rest}"
+        return Answer(307, None, {"location": there})
+
+    def listed(self, ask: Ask, items: list[Any], shape: Callable[[Any], Any]) -> Answer:
+        page = self.page(ask, items, "limit", shape)
+        page.headers["x-total-count"] = str(len(items))
+        return page
+
+
+def sha_of(repo: Repository, ref: str) -> str:
+    commit = repo.commit(ref)
+    if commit is None:
+        raise Refusal(404, f"object does not exist [id: {ref}, rel_path: ]")
+    return commit.sha

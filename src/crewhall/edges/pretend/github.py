@@ -1,0 +1,38 @@
+"""
+A pretended GitHub, as its Enterprise Server is: the API below /api/v3, pages below the same address.
+
+    with GitHub(tokens={"ghp_x": "octocat"}) as host:
+        host.add_repository("octo", "ops", files={"README.md": b"Hello"})
+"""
+
+import time
+
+from crewhall.edges.pretend.github_base import HOUR, REQUESTS, Base
+from crewhall.edges.pretend.github_git import git
+from crewhall.edges.pretend.github_pulls import talk
+from crewhall.edges.pretend.routes import Routes
+from crewhall.edges.pretend.server import Answer, Ask
+from crewhall.edges.pretend.state import Repository
+
+top, below = Routes(), Routes()
+
+
+@top.on("GET", "/rate_limit")
+def rate_limit(host: Base, ask: Ask) -> Answer:
+    left, reset = max(0, REQUESTS - len(host.exchanges)), int(time.time()) + HOUR
+    rate = {"limit": REQUESTS, "remaining": left, "reset": reset, "used": REQUESTS - left}
+    return Answer(200, {"resources": {"core": rate, "search": rate}, "rate": rate})
+
+
+@top.on("GET", "/user")
+def user(host: Base, ask: Ask) -> Answer:
+    return Answer(200, host.shapes.own_user(ask.login))
+
+
+@below.on("GET", "")
+def repository(host: Base, repo: Repository, ask: Ask) -> Answer:
+    return Answer(200, host.shapes.repository(repo))
+
+
+class GitHub(Base):
+    routes, repository_routes = top, Routes(below, git, talk)

@@ -1,0 +1,164 @@
+"""GitHub's pulls, their checks, labels and issues."""
+
+from crewhall.edges.pretend.github_base import Base, created, invalid
+from crewhall.edges.pretend.records import Check, Issue, Pull, Refusal
+from crewhall.edges.pretend.routes import Routes
+from crewhall.edges.pretend.server import Answer, Ask
+from crewhall.edges.pretend.state import Repository
+
+talk = Routes()
+
+
+@talk.on("GET", "/pulls")
+def pulls(host: Base, repo: Repository, ask: Ask) -> Answer:
+    found = [one for one in repo.pulls.values() if _is_wanted(repo, one, ask.query)]
+    sort = ask.query.get("sort", "created")
+    is_up = ask.query.get("direction", "desc" if sort == "created" else "asc") == "asc"
+    found.sort(key=lambda one: (one.updated if sort == "updated" else one.created, one.number), reverse=not is_up)
+    return host.page(ask, found, "per_page", lambda one: host.shapes.pull(repo, one))
+
+
+def _is_wanted(repo: Repository, pull: Pull, query: dict[str, str]) -> bool:
+    """Whether a pull is in the list; a head without its owner filters nothing, as at GitHub."""
+    owner, _, head = query.get("head", "").rpartition(":")
+    is_from = not owner or (owner.lower(), head) == (repo.owner.lower(), pull.head)
+    return is_from and query.get("base", pull.base) == pull.base and query.get("state", "open") in ("all", pull.state)
+
+
+@talk.on("POST", "/pulls")
+def pull_create(host: Base, repo: Repository, ask: Ask) -> Answer:
+    title, head, base = ask.need("title", "head", "base")
+    owner, _, name = head.rpartition(":")
+    if owner.lower() not in ("", repo.owner.lower()) or name not in repo.branches:
+        raise invalid("PullRequest", "head")
+    if base not in repo.branches:
+        raise invalid("PullRequest", "base")
+    if any(repo.open_pulls(name, base)):
+        raise _custom(f"A pull request already exists for {repo.owner}:{name}.")
+    if not repo.ahead(repo.branches[base], repo.branches[name]):
+        raise _custom(f"No commits between {base} and {name}")
+    draft, body = bool(ask.given.get("draft")), ask.given.get("body") or ""
+    pull = repo.add_pull(title=title, head=name, base=base, body=body, author=ask.login, draft=draft)
+    return created(host.shapes.whole_pull(repo, pull))
+
+
+@talk.on("GET", "/pulls/{number}")
+def pull_get(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
+    return Answer(200, host.shapes.whole_pull(repo, repo.pull(number)))
+
+
+@talk.on("PATCH", "/pulls/{number}")
+def pull_edit(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
+    pull, given = repo.pull(number), ask.given
+    if given.get("state") == "open" and pull.state == "closed" and (pull.merged or pull.head not in repo.branches):
+        raise _custom("state cannot be changed. The branch was deleted or merged.")
+    for name in {"title", "body", "base"} & given.keys():
+        setattr(pull, name, given[name] or "")
+    repo.set_state(pull, given.get("state", pull.state))
+    return Answer(200, host.shapes.whole_pull(repo, pull))
+
+
+@talk.on("GET", "/pulls/{number}/files")
+def pull_files(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
+    pull = repo.pull(number)
+    return host.page(ask, pull.files, "per_page", lambda one: host.shapes.change(repo, pull, one))
+
+
+@talk.on("GET", "/pulls/{number}/reviews")
+def pull_reviews(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
+    pull = repo.pull(number)
+    return host.page(ask, pull.reviews, "per_page", lambda one: host.shapes.review(repo, pull, one))
+
+
+# Checks, labels, issues
+
+
+@talk.on("GET", "/commits/{ref*}/check-runs")
+def check_runs(host: Base, repo: Repository, ask: Ask, ref: str) -> Answer:
+    sha = _sha(repo, ref)
+    checks = list(_latest(repo.checks.get(sha, [])).values())
+    page = host.page(ask, checks, "per_page", lambda one: host.shapes.check(repo, sha, one))
+    page.body = {"total_count": len(checks), "check_runs": page.body}
+    return page
+
+
+@talk.on("GET", "/commits/{ref*}/status")
+def commit_status(host: Base, repo: Repository, ask: Ask, ref: str) -> Answer:
+    sha = _sha(repo, ref)
+    statuses = list(_latest(repo.statuses.get(sha, [])).values())
+    states = {one.state for one in statuses}
+    state = "failure" if states & {"error", "failure"} else "success" if states == {"success"} else "pending"
+    page = host.page(ask, statuses, "per_page", lambda one: host.shapes.status(repo, sha, one))
+    here = f"{host.shapes.of(repo)}/commits/{sha}"
+    about = {"state": state, "sha": sha, "total_count": len(statuses), "commit_url": here, "url": f"{here}/status"}
+    page.body = {**about, "statuses": page.body, "repository": host.shapes.repository(repo)}
+    return page
+
+
+@talk.on("GET", "/labels")
+def labels(host: Base, repo: Repository, ask: Ask) -> Answer:
+    return host.page(ask, repo.label_list, "per_page", lambda one: host.shapes.label(repo, one))
+
+
+@talk.on("POST", "/labels")
+def label_create(host: Base, repo: Repository, ask: Ask) -> Answer:
+    (name,) = ask.need("name")
+    color = ask.given.get("color", "ededed")
+    if len(color) != 6:
+        raise invalid("Label", "color")
+    if repo.find_label(name):
+        raise invalid("Label", "name", "already_exists")
+    return created(host.shapes.label(repo, repo.add_label(name, color, ask.given.get("description", ""))))
+
+
+@talk.on("GET", "/issues/{number}/labels")
+def issue_labels(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
+    return host.page(ask, repo.issue(number).labelled, "per_page", lambda one: host.shapes.label(repo, one))
+
+
+@talk.on("POST", "/issues/{number}/labels")
+def issue_label(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
+    issue = repo.issue(number)
+    for one in ask.need("labels")[0]:
+        label = repo.label(one if isinstance(one, str) else one["name"])
+        if label not in issue.labelled:
+            issue.labelled.append(label)
+    return Answer(200, [host.shapes.label(repo, one) for one in issue.labelled])
+
+
+@talk.on("GET", "/issues")
+def issues(host: Base, repo: Repository, ask: Ask) -> Answer:
+    wanted = ask.query.get("state", "open")
+    labels = {name for name in ask.query.get("labels", "").split(",") if name}
+    both: list[Issue] = [*repo.issues.values(), *repo.pulls.values()]
+    found = [one for one in both if wanted in ("all", one.state) and labels <= set(one.labels)]
+    found.sort(key=lambda one: -one.number)
+    return host.page(ask, found, "per_page", lambda one: host.shapes.issue(repo, one))
+
+
+@talk.on("POST", "/issues")
+def issue_create(host: Base, repo: Repository, ask: Ask) -> Answer:
+    names = [one if isinstance(one, str) else one["name"] for one in ask.given.get("labels", ())]
+    (title,), body = ask.need("title"), ask.given.get("body") or ""
+    issue = repo.add_issue(title=title, body=body, author=ask.login, labels=names)
+    return created(host.shapes.issue(repo, issue))
+
+
+@talk.on("GET", "/issues/{number}")
+def issue_get(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
+    return Answer(200, host.shapes.issue(repo, repo.issue(number)))
+
+
+def _sha(repo: Repository, ref: str) -> str:
+    commit = repo.commit(ref)
+    if commit is None:
+        raise Refusal(404, f"No commit found for SHA: {ref}")
+    return commit.sha
+
+
+def _latest(checks: list[Check]) -> dict[str, Check]:
+    return {one.name: one for one in checks}
+
+
+def _custom(message: str) -> Refusal:
+    return Refusal(422, "Validation Failed", [{"resource": "PullRequest", "code": "custom", "message": message}])

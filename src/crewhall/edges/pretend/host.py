@@ -1,0 +1,208 @@
+"""
+A pretended host, whatever its API: its repositories, and the way from a request to an answer that is written down.
+
+    request ─▶ fault? ─▶ token ─▶ repository ─▶ route ─▶ answer ─▶ written down ─▶ sent
+
+All work is done under one lock.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any, ClassVar, Self
+from urllib.parse import unquote, urlencode
+
+from crewhall.edges.pretend.faults import Fault, Faults
+from crewhall.edges.pretend.objects import FILE, Entry
+from crewhall.edges.pretend.records import Refusal
+from crewhall.edges.pretend.routes import Repositories, Routes
+from crewhall.edges.pretend.server import Answer, Ask, Broken, Server
+from crewhall.edges.pretend.state import Repository
+
+REPOSITORY = re.compile(r"/repos/([^/]+)/([^/]+)(/.*)?|/repositories/(\d+)(/.*)?")
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A request and what was answered. The path is as sent, without the prefix; a dropped one has the status 0."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: Any
+    status: int
+    answer: Any
+    answer_headers: dict[str, str]
+    fault: str = ""  # the kind of the one that it met
+
+
+@dataclass
+class Limit:
+    """The most items of a page, and of a tree: in one page at Gitea, before it is truncated at GitHub."""
+
+    page: int
+    tree: int
+
+
+class Host:
+    """A pretended host; in a `with` it listens. What differs between hosts is in their classes."""
+
+    prefix: ClassVar[str]
+    routes: ClassVar[Routes]  # below the API's root
+    repository_routes: ClassVar[Routes]  # below a repository
+    public: ClassVar[frozenset[str]] = frozenset()  # paths that need no token
+
+    def __init__(self, tokens: Mapping[str, str], limit: Limit) -> None:
+        self.tokens, self.limit = dict(tokens), limit
+        self.repositories: Repositories = Repositories()
+        self.exchanges: list[Exchange] = []
+        self.lock = threading.Condition()  # told of every exchange
+        self._faults, self._server = Faults(), Server(self.prefix, self.reply)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.api = self.url + self.prefix
+        self._thread = threading.Thread(target=self._server.serve, name=f"pretended {type(self).__name__}")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.wake_and_stop()
+        self._thread.join()
+        self._server.close()
+
+    def add_repository(
+        self,
+        owner: str,
+        name: str,
+        files: Mapping[str, bytes] | None = None,
+        *,
+        default_branch: str = "main",
+        modes: Mapping[str, str] | None = None,
+    ) -> Repository:
+        """A repository with these files in one commit on its default branch; an empty one when there are none."""
+        with self.lock:
+            repository = Repository(len(self.repositories) + 1, owner, name, default_branch, self.lock)
+            put = repository.objects.put_blob
+            flat = {path: Entry((modes or {}).get(path, FILE), put(content)) for path, content in (files or {}).items()}
+            if flat:
+                repository.set_branch(default_branch, repository.put_commit(flat, (), "First commit"))
+            self.repositories[(owner, name)] = repository
+            return repository
+
+    def fail(self, fault: Fault) -> None:
+        """Do this wrong from now on."""
+        self._faults.add(fault)
+
+    def forbid(self, owner: str, name: str, *, push: bool = True) -> None:
+        """Let nobody write to a repository; with `push=False`, let them again."""
+        self.repositories[(owner, name)].may_push = not push
+
+    def rename(self, owner: str, name: str, new_name: str) -> None:
+        """Give a repository another name; what is asked under the old one is sent on to where it is now."""
+        with self.lock:
+            self.repositories.rename(owner, name, new_name)
+
+    def wait_for(self, count: int, seconds: float = 5.0) -> bool:
+        """Wait until so many exchanges are written down; False when they did not come in time."""
+        with self.lock:
+            return self.lock.wait_for(lambda: len(self.exchanges) >= count, seconds)
+
+    # What differs between hosts
+
+    def error(self, refusal: Refusal) -> dict[str, Any]:
+        """The body of a refusal."""
+        raise NotImplementedError
+
+    def usual_headers(self) -> dict[str, str]:
+        """Headers of every answer."""
+        return {}
+
+    def stranger(self, token: str) -> Refusal:
+        """What is said to who has no token, or an unknown one."""
+        raise NotImplementedError
+
+    def moved(self, ask: Ask, repository: Repository, rest: str) -> Answer:
+        """What is said to who asks under an old name."""
+        raise NotImplementedError
+
+    # From a request to its answer
+
+    def reply(self, ask: Ask) -> tuple[Answer | None, float]:
+        """The answer, None for a closed connection, and how many seconds later; it is written down."""
+        fault = self._faults.next(ask.method, ask.path)
+        kind = fault.kind if fault else None
+        with self.lock:
+            answer = None if kind in ("answer", "drop") else self._work(ask)
+            if fault and kind in ("answer", "fail_after"):
+                answer = self._wrong(fault)
+            if kind == "drop_after":
+                answer = None
+            self._note(ask, answer, kind or "")
+        return answer, fault.seconds if fault and kind == "slow" else 0.0
+
+    def _wrong(self, fault: Fault) -> Answer:
+        words = HTTPStatus(fault.status).phrase
+        own = self.error(Refusal(fault.status, words))
+        given = own | fault.body if isinstance(fault.body, dict) else fault.body
+        return Answer(fault.status, own if given is None else given, self.usual_headers() | fault.headers)
+
+    def _note(self, ask: Ask, answer: Answer | None, fault: str) -> None:
+        told = answer.body if answer and not isinstance(answer.body, str) else None
+        status, headers = (answer.status, answer.headers) if answer else (0, {})
+        self.exchanges.append(
+            Exchange(ask.method, ask.path, ask.query, ask.headers, ask.body, status, told, dict(headers), fault)
+        )
+        self.lock.notify_all()
+
+    def _work(self, ask: Ask) -> Answer:
+        try:
+            answer = self._route(ask)
+        except Refusal as refusal:
+            answer = Answer(refusal.status, self.error(refusal))
+        answer.headers = self.usual_headers() | answer.headers
+        return answer
+
+    def _route(self, ask: Ask) -> Answer:
+        if not ask.inside:
+            raise Refusal(404, "Not Found")
+        token = re.sub(r"(?i)^(bearer|token) +", "", ask.headers.get("authorization", ""))
+        if token not in self.tokens and ask.path not in self.public:
+            raise self.stranger(token)
+        if isinstance(ask.body, Broken):
+            raise Refusal(400, "Problems parsing JSON")
+        known = replace(ask, login=self.tokens.get(token, ""))
+        if match := REPOSITORY.fullmatch(ask.path):
+            return self._route_below(known, match)
+        function, parts = self.routes.find(ask.method, ask.path)
+        return function(self, known, *parts)
+
+    def _route_below(self, ask: Ask, match: re.Match[str]) -> Answer:
+        owner, name, rest, number, rest_too = match.groups()
+        found = (
+            self.repositories.find(int(number)) if number else self.repositories.named(unquote(owner), unquote(name))
+        )
+        if found is None:
+            raise Refusal(404, "Not Found")
+        if not number and found.name.lower() != unquote(name).lower():
+            return self.moved(ask, found, (rest or "") + (f"?{urlencode(ask.query)}" if ask.query else ""))
+        function, parts = self.repository_routes.find(ask.method, rest or rest_too or "")
+        if ask.method != "GET" and not found.may_push:
+            raise Refusal(403, "Resource not accessible by this token")
+        return function(self, found, ask, *parts)
+
+    def page(self, ask: Ask, items: list[Any], size: str, shape: Callable[[Any], Any]) -> Answer:
+        """One page of a list, and where its neighbours are."""
+        most, page = min(ask.number(size, 30), self.limit.page), ask.number("page", 1)
+        last = max(1, -(-len(items) // most))
+        numbers = {"prev": page - 1, "next": page + 1, "last": last, "first": 1}
+        wanted = ("next", "last") * (page < last) + ("prev", "first") * (page > 1)
+        links = [f'<{self._address(ask, numbers[rel])}>; rel="{rel}"' for rel in wanted]
+        headers = {"link": ", ".join(links)} if links else {}
+        return Answer(200, [shape(one) for one in items[(page - 1) * most : page * most]], headers)
+
+    def _address(self, ask: Ask, page: int) -> str:
+        return f"{self.api}{ask.path}?{urlencode({**ask.query, 'page': page})}"

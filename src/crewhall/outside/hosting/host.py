@@ -1,0 +1,189 @@
+"""
+What a git hosting service does for us, in the same words for each of them.
+
+    repository ── branches ── open_pull ──▶ commit: a new branch with one commit of all files
+                                              └─▶ create_pull ──▶ label           delete_branch undoes it
+    pulls, pull: what there is               limits: how many requests are left
+
+A branch comes into being together with its commit: no host is ever left with a branch that has none.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
+from urllib.parse import quote
+
+from crewhall.errors import Forbidden, InvalidInput, NotFound
+from crewhall.outside.hosting.model import Change, Check, Head, Limits, Pull, PullDetail, Repository, Tree, refuse_unfit
+from crewhall.outside.hosting.shapes import FileShape, PullShape, RepositoryShape, ReviewShape, StatusesShape
+from crewhall.outside.hosting.wire import Access, Patience, Session, Unsure
+
+FEW = 3  # branches that are asked for one by one
+ThingT = TypeVar("ThingT")
+ShapeT = TypeVar("ShapeT")
+
+
+class Host(ABC):
+    """One host for one call; a `with` block closes it. Every method raises Failure."""
+
+    page: ClassVar[tuple[str, int]]  # the parameter that says how many a page has, and the most it takes
+    headers: ClassVar[Mapping[str, str]] = {"Accept": "application/json"}
+
+    def __init__(self, access: Access, patience: Patience) -> None:
+        self.access = access
+        self.session = Session(access, patience, self.headers)
+
+    def __enter__(self) -> "Host":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.session.close()
+
+    def repository(self, owner: str, name: str) -> Repository:
+        """The repository under its present name; a renamed one is found by its old name."""
+        found = self.session.read(RepositoryShape, self.session.ask("GET", f"/repos/{owner}/{name}").body)
+        return Repository(found.owner.login, found.name, found.default_branch)
+
+    @abstractmethod
+    def branches(self, repo: Repository, prefix: str) -> list[str]:
+        """The names of the branches that begin so."""
+
+    def head(self, repo: Repository, branch: str) -> Head | None:
+        """A branch's newest commit; None when there is no such branch."""
+        answer = self.session.ask("GET", f"{repo.path}/branches/{quote(branch)}", expect=(404,))
+        return None if answer.status == 404 else self.read_head(answer.body)
+
+    @abstractmethod
+    def read_head(self, body: Any) -> Head:
+        """The head in the host's answer about a branch."""
+
+    def commit(self, repo: Repository, change: Change) -> str:
+        """Make the branch with its one commit, whose id comes back.
+
+        Raises Conflict when the branch is there already or a file is not as the change says, NotFound for the base.
+        """
+        base = self.head(repo, change.base)
+        if base is None:
+            raise NotFound(
+                f"{repo.full_name} has no branch '{change.base}'",
+                hint="Give base_branch; a repository without any commit needs a first one.",
+            )
+        tree = self.tree(repo, base, change)
+        refuse_unfit(change.files, tree, change.base)
+        return self.make_branch(repo, change, base, tree)
+
+    @abstractmethod
+    def tree(self, repo: Repository, base: Head, change: Change) -> Tree:
+        """What the base holds, at least where the change touches it."""
+
+    @abstractmethod
+    def make_branch(self, repo: Repository, change: Change, base: Head, tree: Tree) -> str:
+        """The id of the commit, which the new branch has. Raises Conflict when the branch is there already."""
+
+    @abstractmethod
+    def delete_branch(self, repo: Repository, branch: str) -> None:
+        """Remove a branch; one that is gone already is fine."""
+
+    def open_pull(self, repo: Repository, branch: str, base: str) -> Pull | None:
+        """The open pull from this branch of the repository into the base."""
+        query = {"state": "open", **self.narrowing(repo, branch, base)}
+        listed = self.listed(PullShape, f"{repo.path}/pulls", query)
+        return next((one.told() for one in listed if one.is_from(repo.full_name, branch, base)), None)
+
+    def open_pulls(self, repo: Repository, branches: Sequence[str], base: str) -> list[Pull]:
+        """The open pulls from these branches into the base; of many, all open pulls are read once."""
+        if len(branches) <= FEW:
+            return [pull for branch in branches if (pull := self.open_pull(repo, branch, base)) is not None]
+        listed = self.listed(PullShape, f"{repo.path}/pulls", {"state": "open"})
+        return [one.told() for one in listed if any(one.is_from(repo.full_name, name, base) for name in branches)]
+
+    @abstractmethod
+    def narrowing(self, repo: Repository, branch: str, base: str) -> dict[str, str]:
+        """What of this the host can filter a list of pulls by."""
+
+    def create_pull(self, repo: Repository, branch: str, base: str, title: str, body: str) -> Pull:
+        """Open a pull from a branch that nobody else uses; when the host fails to answer, the one that it made."""
+        fields = {"title": title, "body": body, "head": branch, "base": base}
+
+        def send() -> Pull:
+            answer = self.session.ask("POST", f"{repo.path}/pulls", body=fields, expect=(409, 422))
+            if answer.status < 300:
+                return self.session.read(PullShape, answer.body).told()
+            found = self.open_pull(repo, branch, base)  # there may be one already: ours, of the attempt before
+            if found is None:
+                title = self.access.title
+                raise InvalidInput(f"{title} does not accept the pull: {answer.words}", hint="Correct what it names.")
+            return found
+
+        return once(send, lambda: self.open_pull(repo, branch, base))
+
+    @abstractmethod
+    def label(self, repo: Repository, number: int, labels: Sequence[str]) -> None:
+        """Put labels on a pull; those that the repository lacks are made."""
+
+    def pulls(self, repo: Repository, state: str) -> Iterator[Pull]:
+        """The pulls of a state (open, closed, all), the newest first; closed has the merged ones in it."""
+        seen: set[int] = set()
+        for one in self.listed(PullShape, f"{repo.path}/pulls", {"state": state, **self.newest_first}):
+            if one.number not in seen:  # one that is opened meanwhile moves others to the next page
+                seen.add(one.number)
+                yield one.told()
+
+    newest_first: ClassVar[Mapping[str, str]] = {}
+
+    def brief(self, repo: Repository, number: int) -> Pull | None:
+        """One pull as a list shows it, or None when there is none of that number."""
+        answer = self.session.ask("GET", f"{repo.path}/pulls/{number}", expect=(404,))
+        return None if answer.status == 404 else self.session.read(PullShape, answer.body).told()
+
+    def pull(self, repo: Repository, number: int) -> PullDetail:
+        """One pull with its reviews, checks and files."""
+        path = f"{repo.path}/pulls/{number}"
+        found = self.session.read(PullShape, self.session.ask("GET", path).body).told()
+        checks = self._seen_checks(repo, found.sha)
+        return PullDetail(
+            found,
+            reviews=[one.told() for one in self.listed(ReviewShape, f"{path}/reviews")],
+            checks=checks or [],
+            files=[one.told() for one in self.listed(FileShape, f"{path}/files")],
+            checks_hidden=checks is None,
+        )
+
+    def _seen_checks(self, repo: Repository, sha: str) -> list[Check] | None:
+        """None where the token may not see them, which is a permission of its own."""
+        try:
+            return list(self.checks(repo, sha))
+        except Forbidden:
+            return None
+
+    def checks(self, repo: Repository, sha: str) -> Iterator[Check]:
+        """What automatic checks say of a commit."""
+        for page in self.session.pages(f"{repo.path}/commits/{sha}/status", {}, *self.page):
+            # Of a commit without any, Forgejo and an older Gitea have nothing to say, not even in JSON.
+            yield from (one.told() for one in self.session.read(StatusesShape, page or {}).statuses or [])
+
+    @abstractmethod
+    def limits(self) -> Limits | None:
+        """What is left of the host's rate limit; None when it has none. Raises Forbidden for a bad token."""
+
+    def listed(self, shape: type[ShapeT], path: str, query: Mapping[str, Any] | None = None) -> Iterator[ShapeT]:
+        """The items of all pages of a list."""
+        for page in self.session.pages(path, query or {}, *self.page):
+            yield from self.session.read(list[shape], page)  # type: ignore[valid-type]
+
+
+def once(send: Callable[[], ThingT], look: Callable[[], ThingT | None]) -> ThingT:
+    """What `send` made, though it must not be made twice: when the host did not answer, look, and only then repeat."""
+    try:
+        return send()
+    except Unsure:
+        found = look()
+        if found is not None:
+            return found
+    try:
+        return send()
+    except Unsure:
+        found = look()
+        if found is None:
+            raise
+        return found
