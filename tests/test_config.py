@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from crewhall.config import BY_KEY, SETTINGS, Setting, load, log_level, number, seconds, switch, words
+from crewhall.config import BY_KEY, SETTINGS, Setting, careful, load, log_level, number, seconds, switch, words
 from crewhall.errors import InvalidInput
 
 # For each reader, values in the order flag, CREWHALL_ name, seed's name, file: the text, and what it comes to.
@@ -15,8 +15,11 @@ SAMPLES: dict[str, list[tuple[Any, Any]]] = {
     "count": [(11, 11), ("12", 12), ("13", 13), (14, 14)],
     "port": [("4001", 4001), ("4002", 4002), ("4003", 4003), (4004, 4004)],
     "seconds": [("11", 11.0), ("12s", 12.0), ("13", 13.0), ("14m", 840.0)],
+    "careful": [("false", False), ("1", True), ("0", False), (True, True)],
+    "tier": [("1", 1), (" 2 ", 2), ("3", 3), (1, 1)],
     "switch": [("off", False), ("on", True), ("0", False), (True, True)],
     "words": [("a,b", ("a", "b")), (" c , ", ("c",)), ("d", ("d",)), (["e", "f"], ("e", "f"))],
+    "patterns": [("a/*,b", ("a/*", "b")), (" c? , ", ("c?",)), ("d", ("d",)), (["e", "f/g"], ("e", "f/g"))],
     "log_level": [("error", "error"), ("WARN", "warning"), ("trace", "debug"), ("debug", "debug")],
 }
 
@@ -53,6 +56,10 @@ def test_the_seeds_names_are_the_seeds() -> None:
         "MCP_DATABASE_PATH": "database.path",
         "MCP_LOG_LEVEL": "log.level",
         "MCP_TOOL_TIMEOUT": "tool.timeout",
+        "GITHUB_TOKEN": "pulls.github_token",
+        "GITEA_TOKEN": "pulls.gitea_token",
+        "GITEA_URL": "pulls.gitea_url",
+        "CLAUDEOPS_DRY_RUN": "pulls.dry_run",
     }
     assert BY_KEY["server.port"].default == 3001
 
@@ -74,6 +81,9 @@ def test_the_seeds_names_are_the_seeds() -> None:
         ("tool.timeout", "nan"),
         ("log.level", "loud"),
         ("auth.local_without_token", "perhaps"),
+        ("pulls.operator_tier", "0"),
+        ("pulls.operator_tier", "4"),
+        ("pulls.operator_tier", "two"),
     ],
 )
 def test_a_bad_value_names_the_setting_its_source_and_what_it_must_be(key: str, value: str, tmp_path: Path) -> None:
@@ -90,6 +100,14 @@ def test_a_bad_value_names_the_setting_its_source_and_what_it_must_be(key: str, 
         ) as caught:
             load(environment, flags)
         assert BY_KEY[key].help in caught.value.hint and len(caught.value.message) < 250
+
+
+@pytest.mark.parametrize("pattern", ["checks/**", "checks/[ab].md", "{a,b}.md", "/x", "./x", "../x", "a//b", "x/"])
+def test_a_pattern_that_would_match_nothing_is_named(pattern: str, tmp_path: Path) -> None:
+    """Wildcards of other programs mean nothing here, and a deny list must not look as if it held."""
+    with pytest.raises(InvalidInput) as refused:
+        load({"CREWHALL_HOME": str(tmp_path)}, {"pulls.deny": ["*.env*", pattern]})
+    assert f"'{pattern}' is no path from the top" in refused.value.message
 
 
 def test_a_bad_value_that_is_overruled_does_no_harm(tmp_path: Path) -> None:
@@ -130,6 +148,8 @@ def test_the_readers_take_the_usual_words() -> None:
     assert [log_level(word) for word in ("INFO", "warn", "Trace")] == ["info", "warning", "debug"]
     assert words("a, b,,") == words(["a", " b "]) == ("a", "b")
     assert number(" 7 ") == 7
+    off = ("", " ", "0", "false", False)
+    assert [careful(word) for word in (*off, "1", "true", "no", "False", True)] == [False] * 5 + [True] * 5
     with pytest.raises(ValueError, match="whole number"):
         number(True)
 
@@ -155,3 +175,26 @@ def test_the_hall_is_a_file_in_its_home_unless_told_otherwise(tmp_path: Path) ->
     url = "postgresql://h@localhost/hall"
     assert load(home | {"MCP_DATABASE_PATH": "/x.db", "CREWHALL_DATABASE_URL": url}).database == url
     assert load({"CREWHALL_HOME": "~/hall"}).home == Path.home() / "hall"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "/CLAUDE.md",
+        "./CLAUDE.md",
+        "secrets/",
+        "secrets/**",
+        "*.[yY]ml",
+        "a//b",
+        "../a",
+        "a/../b",
+        "a/.",
+        "{a,b}",
+        "!a",
+        "a\\b",
+    ],
+)
+def test_a_pattern_of_paths_that_would_match_nothing_is_refused(pattern: str, tmp_path: Path) -> None:
+    for key in ("pulls.deny", "pulls.allow"):
+        with pytest.raises(InvalidInput, match="is no path from the top"):
+            load({"CREWHALL_HOME": str(tmp_path)}, {key: [pattern]})

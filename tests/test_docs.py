@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from crewhall.app import Hub
-from crewhall.edges.cli import OWN, split_flags
+from crewhall.edges.cli import BRIDGES, OWN, split_flags
 from crewhall.edges.notices import Notice
+from crewhall.edges.pretend.github import GitHub
 from crewhall.edges.rest import described
 from crewhall.edges.words import arguments_of
 from crewhall.families.all import registry
@@ -31,6 +32,7 @@ ELSEWHERE = {
     "task_assign_workspace": "workspace",
     "call_list": "event",
     **dict.fromkeys(("read_file", "list_directory", "get_project_context", "run_just_task"), "worktree"),
+    **dict.fromkeys(("create_pr", "list_prs", "get_pr_status", "pulls_health"), "pull"),
     **dict.fromkeys(("file_reserve", "file_release", "file_reservations"), "reservation"),
 }
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -78,7 +80,7 @@ def test_the_index_has_every_noun_and_each_page_leads_to_neighbours() -> None:
 def refused(words: Sequence[str]) -> str | None:
     """What is wrong with the words after `crewhall`, by the command line's own reading of them."""
     flags, rest = split_flags(list(words))
-    if not rest or rest[0] in {"mcp", *OWN}:
+    if not rest or rest[0] in {*BRIDGES, *OWN}:
         return None if flags or rest else "says nothing"
     tool = COMMANDS.get(" ".join(rest[:2]))
     if tool is None:
@@ -121,17 +123,19 @@ def test_what_a_page_shows_really_happens(page: Path, tmp_path: Path) -> None:
     assert any(block.text for block in blocks)
     shop = tmp_path / "shop"
     _make_shop(shop)
-    with hub_at(tmp_path / "hall"):
-        run(blocks, shop, tmp_path / "hall")
+    with GitHub(tokens={"ghp_kims": "kim"}) as host:
+        host.add_repository("kim", "shop", {name: text.encode() for name, text in FILES.items()})
+        with hub_at(tmp_path / "hall", pulls__github_url=host.url, pulls__github_token="ghp_kims"):
+            run(blocks, shop, tmp_path / "hall")
     for block in blocks:
         assert block.text is None or shows(block.text, block.printed), _difference(page, block)
     assert git(shop, "status", "--short") == "", "a page leaves no files behind in the repository"
 
 
 @contextmanager
-def hub_at(home: Path) -> Iterator[None]:
+def hub_at(home: Path, **settings: str) -> Iterator[None]:
     """A hub on a real port, found as any other is; in this process, since one of its own takes seconds to start."""
-    hub = Hub(settings_for(str(home / "hall.db"), home), registry())
+    hub = Hub(settings_for(str(home / "hall.db"), home, **settings), registry())
     with closing(hub):
         live = Live(hub)
         notice = Notice(hub.settings)

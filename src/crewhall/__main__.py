@@ -1,5 +1,7 @@
 """`crewhall`, and `python -m crewhall`: the bridge when the words say `mcp`, the command line for the rest.
 
+`crewhall mcp-server` is what seed 002's clients start: the bridge with the tools of family pulls.
+
 A client starts a bridge for each of its agents, so that one comes first and imports the least.
 """
 
@@ -8,8 +10,8 @@ import sys
 
 def main() -> int:
     words = sys.argv[1:]
-    rest = words[2:] if words[:1] == ["--home"] else words
-    if rest[:1] == ["mcp"] or (rest and rest[0].startswith("--home=") and rest[1:2] == ["mcp"]):
+    rest = words[2:] if words[:1] == ["--home"] else words[1:] if words and words[0].startswith("--home=") else words
+    if rest[:1] in (["mcp"], ["mcp-server"]):
         from crewhall.edges.bridge_command import main as bridge
 
         return bridge(words)

@@ -24,6 +24,12 @@ def text(raw: Any) -> str:
     return str(raw)
 
 
+def said(variables: Mapping[str, str], name: str) -> str | None:
+    """A variable's value, or None: clients pass "${NAME}" literally when NAME is unset in their own environment."""
+    value = variables.get(name)
+    return None if value is None or value.strip().startswith("${") else value
+
+
 def number(raw: Any) -> int:
     """A whole number of zero or more."""
     if not re.fullmatch(r"[0-9]{1,18}", str(raw).strip()):
@@ -54,6 +60,17 @@ def switch(raw: Any) -> bool:
         raise ValueError("it must be true or false") from None
 
 
+def careful(raw: Any) -> bool:
+    """On or off, where the safe side is on: empty, `false` and `0` are off, and anything else is on."""
+    return raw is not False and str(raw).strip() not in ("", "false", "0")
+
+
+def tier(raw: Any) -> int:
+    if str(raw).strip() not in ("1", "2", "3"):
+        raise ValueError("it must be 1, 2 or 3")
+    return int(str(raw).strip())
+
+
 def seconds(raw: Any) -> float:
     """A time: `90`, `90s`, `1500ms`, `2m`, `1h`. A bare number from 10,000 up is milliseconds."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)?", str(raw).strip().lower())
@@ -78,6 +95,14 @@ def words(raw: Any) -> tuple[str, ...]:
     return tuple(str(item).strip() for item in items if str(item).strip())
 
 
+def patterns(raw: Any) -> tuple[str, ...]:
+    """A list of paths in which `*` stands for letters within a segment. What looks like more would match nothing."""
+    for pattern in words(raw):
+        if re.search(r"\*\*|[\[\]{}!\\]|\A\.?/|/\Z|//|(?:\A|/)\.\.?(?:/|\Z)", pattern):
+            raise ValueError(f"'{pattern[:60]}' is no path from the top with `*` in it, such as checks/*.md")
+    return words(raw)
+
+
 class Setting(NamedTuple):
     """One setting: its file key, what it is without being set, what it does, how its text is read."""
 
@@ -97,6 +122,11 @@ class Setting(NamedTuple):
 
 
 MIB = 1024 * 1024
+DENIED = ("prompts/*.md", "CLAUDE.md", "entrypoint.sh", "*.yaml", "*.yml", "Dockerfile*", "*.go", "*.env*")
+ALLOWED = (
+    *("checks/*.md", "playbooks/*.md", "CLAUDE-OPS.md"),
+    *(".claude-ops/checks/*.md", ".claude-ops/playbooks/*.md", ".claude-ops/skills/*.md"),
+)
 
 SETTINGS = (
     Setting("home", "~/.crewhall", "The hall's directory: database, tokens, config.toml."),
@@ -128,6 +158,17 @@ SETTINGS = (
     Setting("project.allow", (), "Names that look secret and may be read all the same, such as .env.example.", words),
     Setting("project.just_seconds", 240.0, "Time limit of a `just` recipe; tool.timeout is to be longer.", seconds),
     Setting("project.just_bytes", 100_000, "Output of a recipe that is given; more is cut in the middle.", count),
+    Setting("pulls.github_token", "", "Token for GitHub; a client's own goes first.", text, ("GITHUB_TOKEN",)),
+    Setting("pulls.github_url", "https://github.com", "Your GitHub's address; of an Enterprise server, its own."),
+    Setting("pulls.gitea_token", "", "Token for Gitea or Forgejo; a client's own goes first.", text, ("GITEA_TOKEN",)),
+    Setting("pulls.gitea_url", "", "Your Gitea's or Forgejo's address, if you have one.", text, ("GITEA_URL",)),
+    Setting("pulls.dry_run", False, "Plan pulls, send nothing; false and 0 are off.", careful, ("CLAUDEOPS_DRY_RUN",)),
+    Setting("pulls.operator_tier", 3, "Tier of the operator's own token and dashboard; 1 opens no pulls.", tier),
+    Setting("pulls.deny", DENIED, "Paths that no pull may touch; `*` is within one segment.", patterns),
+    Setting("pulls.allow", ALLOWED, "Paths that pulls may touch, and no others.", patterns),
+    Setting("pulls.branch_prefix", "claude-ops", "Branches of pulls are named `<prefix>/<type>/<title>`."),
+    Setting("pulls.labels", ("claude-ops", "automated"), "Labels that a pull gets.", words),
+    Setting("pulls.pause", 0.5, "First pause before a request to a host is repeated; it doubles each time.", seconds),
     Setting("agent.max", 1000, "Agents that may be in the hall at once, offline ones not counted.", number),
 )  # fmt: skip
 
@@ -167,8 +208,7 @@ def load(environ: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> 
     found: dict[str, tuple[Any, str]] = {key: (value, "the flag") for key, value in (flags or {}).items()}
     for setting in SETTINGS:
         for name in setting.variables:
-            # Clients pass "${NAME}" literally when NAME is unset in their own environment.
-            if setting.key not in found and environ.get(name) and not environ[name].startswith("${"):
+            if setting.key not in found and said(environ, name):
                 found[setting.key] = (environ[name], name)
     home = Path(found.get("home", (BY_KEY["home"].default, ""))[0]).expanduser()
     for key, value in _from_file(home / "config.toml").items():

@@ -103,7 +103,8 @@ class Declared:
             return f"missing argument '{place}'"
         if detail["type"] in ("model_type", "dict_type"):
             return f"argument '{place}': input should be an object"
-        return f"argument '{place}': {detail['msg'][:1].lower()}{detail['msg'][1:500]}"
+        words = detail["msg"].removeprefix("Value error, ")
+        return f"argument '{place}': {words[:1].lower()}{words[1:500]}"
 
     def _known(self, place: tuple[str | int, ...]) -> list[str]:
         """The names that there are where an unknown one was given: among the arguments, or inside one of them."""

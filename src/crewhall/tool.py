@@ -50,6 +50,8 @@ class Tool(Declared):
     A `quick` one makes a few point reads in one transaction and nothing else: where the database is a local file, an
     edge may run it without the way to a thread and back, which is a fifth of such a call.
     `resources` are the addresses under which its result can be read; {words} in them are its arguments.
+    `route` is a further way in by REST that a seed asks for, such as ("GET", "prs"). One that is `outward` talks to
+    services elsewhere.
     """
 
     name: str
@@ -65,6 +67,8 @@ class Tool(Declared):
     long: bool = False
     quick: bool = False
     resources: tuple[str, ...] = ()
+    route: tuple[str, str] | None = None
+    outward: bool = False
     arguments: type[BaseModel] = field(init=False, repr=False)
     acting: str | None = field(init=False)
 
@@ -160,11 +164,15 @@ class Told:
 
 @dataclass
 class Family:
-    """A room of tools, prompts and chores with its own words and queries."""
+    """A room of tools, prompts and chores with its own words and queries.
+
+    `instructions` are for a client that sees this family alone; without them it is told of the hall as a whole.
+    """
 
     name: str
     about: str
     package: str
+    instructions: str = ""
     tools: list[Tool] = field(default_factory=list)
     prompts: list[Prompt] = field(default_factory=list)
     chores: list[Chore] = field(default_factory=list)
@@ -255,7 +263,7 @@ class Registry:
     def narrowed(self, profile: str) -> "Registry":
         """The tools of one profile alone: others are not even known."""
         kept = ((family, [tool for tool in family.tools if profile in tool.profiles]) for family in self.families)
-        return Registry(Family(family.name, family.about, family.package, tools) for family, tools in kept if tools)
+        return Registry(Family(one.name, one.about, one.package, tools=tools) for one, tools in kept if tools)
 
 
 def _by_name(what: str, declared: Sequence[DeclaredT]) -> dict[str, DeclaredT]:

@@ -48,11 +48,12 @@ class Claude:
     home: Path
     environment: dict[str, str]
     requests: list[Json]
+    server: str = SERVER
 
     @property
     def words(self) -> list[str]:
         servers = ["--mcp-config", str(self.home / "servers.json"), "--strict-mcp-config"]
-        return ["claude", "-p", *servers, "--allowedTools", SERVER]
+        return ["claude", "-p", *servers, "--allowedTools", self.server]
 
     def ask(self, prompt: str) -> str:
         """A session that knows of nothing but this; what it said at its end."""
@@ -96,12 +97,21 @@ class Conversation:
 @contextmanager
 def claude_code(home: Path, hall: Program, script: Script, token: str | None = None) -> Iterator[Claude]:
     """Claude Code with a model that plays this script; with a token, whatever it does in the hall is that agent's."""
+    own = hall.environment | ({} if token is None else {"CREWHALL_TOKEN": token})
+    with claude_with(home, claude_settings(bridge(hall.home), **own), script) as claude:
+        yield claude
+
+
+@contextmanager
+def claude_with(home: Path, settings: Json, script: Script, **environment: str) -> Iterator[Claude]:
+    """Claude Code with these servers among its settings, in this environment, and a model that plays this script."""
     have_claude_code()
     requests: list[Json] = []
-    own = hall.environment | ({} if token is None else {"CREWHALL_TOKEN": token})
-    write(home / "servers.json", json.dumps(claude_settings(bridge(hall.home), **own)))
+    write(home / "servers.json", json.dumps(settings))
+    (name,) = settings["mcpServers"]
     with plays(script, requests) as url:
-        yield Claude(home, {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none"}, requests)
+        around = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none", **environment}
+        yield Claude(home, around, requests, f"mcp__{name}")
 
 
 def asking(up: Up, token: str | None = None) -> Ask:

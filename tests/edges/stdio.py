@@ -24,10 +24,12 @@ LEGACY = "2025-11-25"
 class Stdio:
     """A client in one of the eras. Answers are sorted by id as they come; notifications are kept in order."""
 
-    def __init__(self, home: Path, *words: str, version: str = MODERN, **environment: str) -> None:
+    def __init__(
+        self, home: Path, *words: str, version: str = MODERN, command: str = "mcp", **environment: str
+    ) -> None:
         self.version = version
         self.process = subprocess.Popen(
-            [CREWHALL, "--home", str(home), "mcp", *words],
+            [CREWHALL, "--home", str(home), command, *words],
             env=PASSED_ON | environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -221,6 +221,19 @@ def test_the_doctor_finds_open_permissions(program: Program) -> None:
     assert "chmod 700" in program.run("doctor").out
 
 
+def test_the_doctor_knows_the_hosts_and_finds_tokens_that_others_can_read(program: Program) -> None:
+    assert found(program, "hosts")[:2] == (0, "note")
+    program.home.mkdir(mode=0o700)
+    config = program.home / "config.toml"
+    config.write_text('[pulls]\ngitea_token = "gta_secret"\n')
+    config.chmod(0o640)
+    code, state, text = found(program, "hosts")
+    assert (code, state) == (1, "wrong") and "is open to others (640)" in text
+    config.chmod(0o600)
+    assert found(program, "hosts") == (0, "ok", "gitea; `crewhall pr health` asks them")
+    assert "gta_secret" not in program.run("doctor").out
+
+
 @pytest.mark.parametrize("damage", ["no database at all", "pages", "schema"])
 def test_the_doctor_finds_a_damaged_database(program: Program, damage: str) -> None:
     program.here("agent", "register", "ada", "codex")

@@ -14,6 +14,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from crewhall.edges.mcp import INSTRUCTIONS
+from crewhall.families.pulls.family import pulls
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Live, eventually
 from tests.edges.lab import Lab
@@ -37,6 +38,20 @@ def test_both_eras_discover_the_hall_and_its_instructions(live: Live) -> None:
     begun = mcp(live, "2025-06-18", "initialize", client)["result"]
     assert begun["protocolVersion"] == "2025-06-18" and begun["instructions"] == INSTRUCTIONS
     assert len(INSTRUCTIONS) <= 2000
+
+
+@sqlite
+def test_who_sees_pulls_alone_is_told_of_pulls(live: Live) -> None:
+    alone = {"X-Crewhall-Families": "pulls"}
+    found = mcp(live, MODERN, "server/discover", {}, **alone)["result"]
+    listed = mcp(live, MODERN, "tools/list", {}, **alone)["result"]["tools"]
+    named = {tool["name"] for tool in listed}
+    assert found["instructions"] == pulls.instructions and len(pulls.instructions) <= 2000
+    assert named == {tool.name for tool in pulls.tools} and all(name in found["instructions"] for name in named)
+    assert {tool["annotations"]["openWorldHint"] for tool in listed} == {True}
+    assert "agent_list" not in found["instructions"]
+    both = mcp(live, MODERN, "server/discover", {}, **{"X-Crewhall-Families": "work,pulls"})["result"]
+    assert both["instructions"] == INSTRUCTIONS
 
 
 @sqlite

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from crewhall import config
-from crewhall.edges.meeting import Meeting, hall_key, is_own, version_of
+from crewhall.edges.meeting import Meeting, hall_key, is_own, told_variables, version_of
 from crewhall.edges.ways import hub_environment
 from tests.postgres import missing
 
@@ -100,4 +100,19 @@ def test_versions_are_compared_as_numbers(older: str, newer: str) -> None:
 def test_a_hub_gets_nothing_that_is_one_clients_alone() -> None:
     mine = {"PATH": "/bin", "CREWHALL_HOME": "/h", "ANTHROPIC_API_KEY": "k"}
     theirs = {"GITHUB_TOKEN": "t", "CREWHALL_TOKEN": "t", "CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "s"}
+    theirs |= {"CREWHALL_PULLS_GITHUB_URL": "u", "CREWHALL_PULLS_ALLOW": "*", "CREWHALL_PULLS_DRY_RUN": "1"}
     assert hub_environment(mine | theirs) == mine
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        ({"PATH": "/bin", "GITHUB_TOKEN": "t"}, {"GITHUB_TOKEN": "t"}),
+        ({"GITHUB_TOKEN": "${GITHUB_TOKEN}", "CLAUDEOPS_TIER": ""}, {"CLAUDEOPS_TIER": ""}),
+        ({"CREWHALL_PULLS_DRY_RUN": "1"}, {"CLAUDEOPS_DRY_RUN": "1"}),
+        ({"CREWHALL_PULLS_DRY_RUN": "1", "CLAUDEOPS_DRY_RUN": "0"}, {"CLAUDEOPS_DRY_RUN": "0"}),
+        ({"CREWHALL_PULLS_GITHUB_TOKEN": "t", "CREWHALL_PULLS_OPERATOR_TIER": "3"}, {}),
+    ],
+)
+def test_what_a_clients_environment_says_of_its_calls(environment: dict[str, str], told: dict[str, str]) -> None:
+    assert told_variables(environment) == told

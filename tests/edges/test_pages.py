@@ -306,9 +306,10 @@ def test_everything_is_reached_and_used_by_keyboard(live: Live, visit: Start) ->
 def test_the_rest_page_lists_every_tool(live: Live, visit: Start) -> None:
     at = visit(live)
     at.page.goto(f"{live.url}/api/docs")
-    paths = [f"/api/v1/{'/'.join(tool.command)}" for tool in live.hub.registry.tools]
-    expect(at.page.locator("summary code")).to_have_text(paths)
-    methods = ["POST" if tool.changes else "GET" for tool in live.hub.registry.tools]
+    tools = live.hub.registry.tools
+    paths = [f"/api/v1/{'/'.join(tool.command)}" for tool in tools]
+    expect(at.page.locator("summary code")).to_have_text([*paths, "/api/v1/prs", "/api/v1/prs"])
+    methods = ["POST" if tool.changes else "GET" for tool in tools] + ["POST", "GET"]
     expect(at.page.locator("summary .method")).to_have_text(methods)
     at.assert_clean()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from crewhall.config import Settings
-from crewhall.edges.meeting import directory, directory_told
+from crewhall.edges.meeting import directory, directory_told, told_variables
 from crewhall.edges.notices import CONNECT_SECONDS, running_hubs
 from crewhall.errors import Unauthorized, Unavailable
 
@@ -39,20 +39,32 @@ class Hall:
     def call(self, tool: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
         """The tool's body, and whether it succeeded."""
         if self.url is not None:
-            status, body = self.ask("POST", f"/api/v1/{'/'.join(tool['command'])}", arguments)
+            variables = told_variables(os.environ) if tool.get("family") == "pulls" else {}
+            status, body = self.ask("POST", f"/api/v1/{'/'.join(tool['command'])}", arguments, variables)
             return body, status == 200
         from crewhall.edges.local import call_here
 
         return call_here(self.settings, tool["name"], arguments, os.environ.get("CREWHALL_TOKEN"), self._directory)
 
-    def ask(self, method: str, path: str, arguments: Mapping[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        """The hub's HTTP status and body. Raises Unavailable when it breaks off."""
+    def ask(
+        self,
+        method: str,
+        path: str,
+        arguments: Mapping[str, Any] | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> tuple[int, dict[str, Any]]:
+        """The hub's HTTP status and body. Raises Unavailable when it breaks off.
+
+        `variables` are what the client's environment says about this call.
+        """
         assert self.url is not None
         place = urllib.parse.urlsplit(self.url)
         connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=CONNECT_SECONDS)
         headers = {"Content-Type": "application/json"}
         if self._directory is not None:
             headers["X-Crewhall-Directory"] = urllib.parse.quote(self._directory)
+        if variables:
+            headers["X-Crewhall-Variables"] = urllib.parse.quote(json.dumps(variables))
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         try:

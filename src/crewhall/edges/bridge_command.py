@@ -6,12 +6,13 @@ import sys
 
 from crewhall import __version__
 from crewhall.edges.bridge import Bridge
-from crewhall.edges.meeting import VARIABLES, directory
+from crewhall.edges.meeting import directory, told_variables
 from crewhall.edges.ways import Broken, NewHub, OwnHub, Way
 from crewhall.errors import InvalidInput
 
 USAGE = """\
 usage: crewhall [--home DIR] mcp [--families A,B] [--profile P] [--directory DIR] [--standalone]
+       crewhall [--home DIR] mcp-server …    the same with --families pulls: pull requests alone
 
 Speaks MCP on stdin and stdout, for a client's config. It joins the hub that runs, or starts one.
 
@@ -19,7 +20,13 @@ Speaks MCP on stdin and stdout, for a client's config. It joins the hub that run
   --profile P      worker, coordinator, reviewer, standard, worktree, readonly or all
   --directory DIR  the client works there; left out, where it starts this
   --standalone     serve the hall in this process, without a hub
-  CREWHALL_TOKEN   in the environment: an agent's token; the client is that agent
+
+In the environment, for this client alone:
+
+  CREWHALL_TOKEN                         an agent's token; the client is that agent
+  CLAUDEOPS_TIER                         1: it opens no pull requests, 2: with up to 3 files, 3: with any number
+  CLAUDEOPS_DRY_RUN                      it is shown what a pull request would be, and nothing is sent
+  GITHUB_TOKEN, GITEA_URL, GITEA_TOKEN   its own accounts for pull requests, before the hub's
 """
 
 
@@ -30,8 +37,9 @@ def main(words: list[str]) -> int:
     if not _has_streams():
         return 0
     while rest:
-        if rest[0] == "mcp":
-            del rest[0]
+        if rest[0] in ("mcp", "mcp-server"):
+            if rest.pop(0) == "mcp-server":
+                options.setdefault("--families", "pulls")
             continue
         name, equals, value = rest.pop(0).partition("=")
         if name in ("--help", "-h"):
@@ -70,7 +78,7 @@ def _serve(options: dict[str, str]) -> None:
         "token": os.environ.get("CREWHALL_TOKEN"),
         "families": options.get("--families", ""),
         "profile": options.get("--profile"),
-        "variables": {name: os.environ[name] for name in VARIABLES if not os.environ.get(name, "${").startswith("${")},
+        "variables": told_variables(os.environ),
     }
     try:
         way: Way = (OwnHub if "--standalone" in options else NewHub)(options.get("--home"))

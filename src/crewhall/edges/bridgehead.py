@@ -16,10 +16,11 @@ from typing import Any
 
 from crewhall import __version__
 from crewhall.app import Origin
-from crewhall.edges.caller import Caller, caller
+from crewhall.config import CLIENT_VARIABLES
+from crewhall.edges.caller import Caller, caller, families_in
 from crewhall.edges.conversation import Conversation
 from crewhall.edges.mcp import McpEdge
-from crewhall.edges.meeting import BYE, LEAVING, VARIABLES, Meeting, directory_told, is_own, version_of
+from crewhall.edges.meeting import BYE, LEAVING, Meeting, directory_told, is_own, version_of
 from crewhall.errors import Failure, Forbidden, InvalidInput
 from crewhall.identity import Credentials, new_id
 
@@ -168,6 +169,7 @@ class Carrier:
         self._hello = hello
         if hello.get("profile") == "worktree":  # one worktree's tools, and nothing of the hall
             self._edge = self._worktree_edge
+        self._edge = self._edge.seen_by(families_in(str(hello.get("families") or "")))
         if BRIDGE_NAME.fullmatch(str(hello.get("bridge"))):
             self.bridge = hello["bridge"]
         return self._hello
@@ -210,7 +212,7 @@ class Carrier:
         is_local = token is None and hub.settings["auth.local_without_token"]
         actor = await self._edge.door.actor(Credentials(token=None if token is None else str(token), is_local=is_local))
         variables = told.get("variables") or {}
-        given = {name: str(variables[name]) for name in VARIABLES if name in variables}
+        given = {name: str(variables[name]) for name in CLIENT_VARIABLES if name in variables}
         origin = Origin(directory_told(told.get("directory")), self.bridge, given)
         return caller(
             self._edge.registry,

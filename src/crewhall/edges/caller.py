@@ -45,7 +45,7 @@ def caller(
     registry: Registry, actor: Actor, named: str, profile: str | None, *, edge: str, origin: Origin = NOWHERE
 ) -> Caller:
     """An actor that sees these families under this profile. Raises InvalidInput for one there is not."""
-    families = tuple(name.strip() for name in named.split(",") if name.strip())
+    families = families_in(named)
     profile = profile or actor.profile
     known = [family.name for family in registry.families]
     unknown = [name for name in families if name not in known]
@@ -54,6 +54,11 @@ def caller(
     if profile not in PROFILES:
         raise InvalidInput(f"there is no profile '{profile[:50]}'", hint=f"The profiles are {', '.join(PROFILES)}.")
     return Caller(actor.reading_only() if profile == "readonly" else actor, families, profile, edge, origin)
+
+
+def families_in(named: str) -> tuple[str, ...]:
+    """The families that a client names, separated by commas."""
+    return tuple(name.strip() for name in named.split(",") if name.strip())
 
 
 def caller_of(ctx: ServerRequestContext[Any]) -> Caller:

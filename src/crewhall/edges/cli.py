@@ -27,6 +27,7 @@ usage: crewhall [--home DIR] [--json] [--debug] <command> …
 
   up [--port N] [--host H]       serve the hall: dashboard, MCP, REST
   mcp [--standalone] …           speak MCP on stdin and stdout, for a client's config; `mcp --help`
+  mcp-server …                   the same with the tools for pull requests alone
   config --client C [--write] …  the hall in the settings of Claude Code, Codex, Cursor …; `config --help`
   watch [--topic T] [--after N]  tell what happens in the hall, as it happens
   status                         is a hub running, and what is in the hall
@@ -38,6 +39,7 @@ usage: crewhall [--home DIR] [--json] [--debug] <command> …
 
   <noun> <verb> …                any tool; `crewhall <noun>` lists the verbs, `--help` after one explains it
 """
+BRIDGES = ("mcp", "mcp-server")  # commands that __main__ takes before this file is read
 FLAGS = {"--json": False, "--debug": False, "--help": False, "-h": False, "--version": False, "--home": True}
 
 
@@ -94,6 +96,10 @@ def command(flags: dict[str, str], rest: list[str]) -> int:
     if not rest or rest == ["help"]:
         code = say(USAGE.rstrip())
         return code if asks_help or rest else code + (2 if not flags else 0)
+    if asks_help and rest[0] in BRIDGES:
+        from crewhall.edges.bridge_command import USAGE as BRIDGE_USAGE
+
+        return say(BRIDGE_USAGE.rstrip())
     settings_flags = {"home": flags["--home"]} if "--home" in flags else {}
     if rest[0] in OWN:
         if asks_help and rest[0] != "config":
@@ -126,7 +132,7 @@ def tool_command(hall: Hall, flags: dict[str, str], rest: list[str], asks_help: 
     noun, verb = rest[0], rest[1] if len(rest) > 1 else ""
     verbs = {tool["command"][1]: tool for tool in tools if tool["command"][0] == noun}
     if not verbs:
-        commands = sorted({"mcp", *OWN, *(tool["command"][0] for tool in tools)})
+        commands = sorted({*BRIDGES, *OWN, *(tool["command"][0] for tool in tools)})
         near = difflib.get_close_matches(noun, commands, n=1)
         raise NotFound(
             f"there is no command '{noun}'" + (f", did you mean '{near[0]}'?" if near else ""),

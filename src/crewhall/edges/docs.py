@@ -27,7 +27,7 @@ def pages(tools: Registry) -> dict[str, str]:
         "docs/errors.md": errors_page(),
     }
     for tool in tools.tools:
-        made[f"tests/snapshots/{tool.name}.json"] = _snapshot(described(tool) | {"resources": list(tool.resources)})
+        made[f"tests/snapshots/{tool.name}.json"] = _snapshot(described(tool) | _addresses(tool))
     for prompt in tools.prompts:
         made[f"tests/snapshots/prompt.{prompt.name}.json"] = _snapshot(
             {
@@ -38,6 +38,11 @@ def pages(tools: Registry) -> dict[str, str]:
             }
         )
     return made
+
+
+def _addresses(tool: Tool) -> dict[str, Any]:
+    """Where else a tool is: its resources, and the route that its seed asks for, if it does."""
+    return {"resources": list(tool.resources)} | ({"route": list(tool.route)} if tool.route else {})
 
 
 def _snapshot(declared: dict[str, Any]) -> str:
@@ -78,7 +83,8 @@ def _tool(tool: Tool) -> str:
     noun, verb = tool.command
     method = "POST" if tool.changes else "GET or POST"
     who = "" if "agent" in tool.who else f" For: {', '.join(tool.who)}."
-    ways = f"`{method} {PREFIX}/{noun}/{verb}` · `crewhall {noun} {verb}`"
+    route = f"`{tool.route[0]} {PREFIX}/{tool.route[1]}` · " if tool.route else ""
+    ways = f"`{method} {PREFIX}/{noun}/{verb}` · {route}`crewhall {noun} {verb}`"
     head = f"### `{tool.name}`\n\n{tool.description}{who}\n\n{ways}\n"
     return "\n".join([head, _given(tool), _table("result", _fields(tool.output_schema, starred=False))])
 

@@ -29,6 +29,7 @@ def examine(settings: Settings, hubs: list[str]) -> list[Finding]:
         lambda: _home(settings.home),
         lambda: _database(settings),
         lambda: _token(settings.home),
+        lambda: _hosts(settings),
         lambda: _hub(hubs),
     ]
     return [check() for check in checks]
@@ -122,6 +123,18 @@ def _token(home: Path) -> Finding:
     if mode & 0o077:
         return _finding("wrong", "token", f"{path} is open to others ({mode:o})", f"chmod 600 {path}")
     return _finding("ok", "token", str(path))
+
+
+def _hosts(settings: Settings) -> Finding:
+    """Which hosts pulls can be opened on, by the settings alone; `crewhall pr health` asks them."""
+    path = settings.home / "config.toml"
+    named = [name for name in ("github", "gitea") if settings[f"pulls.{name}_token"]]
+    mode = stat.S_IMODE(path.stat().st_mode) if named and path.exists() else 0
+    if mode & 0o077 and "token" in path.read_text("utf-8"):
+        return _finding("wrong", "hosts", f"{path} has a token, and is open to others ({mode:o})", f"chmod 600 {path}")
+    if not named:
+        return _finding("note", "hosts", "none is set up for pulls here", "docs/operating.md says how.")
+    return _finding("ok", "hosts", f"{' and '.join(named)}; `crewhall pr health` asks them")
 
 
 def _hub(urls: list[str]) -> Finding:

@@ -1,7 +1,9 @@
 """What the command line does in its own process, when no hub is there to ask. Imports everything; see cli.py."""
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -9,7 +11,7 @@ from crewhall.app import Hub, Origin
 from crewhall.config import Settings
 from crewhall.edges import door, logs
 from crewhall.edges.live import PAGE, WAIT_SECONDS, newest_event
-from crewhall.edges.meeting import directory_told
+from crewhall.edges.meeting import directory_told, told_variables
 from crewhall.edges.pages import make_link
 from crewhall.edges.rest import described
 from crewhall.errors import Forbidden
@@ -37,9 +39,11 @@ def serve_here(settings: Settings, say: Callable[[str], object], lock: int | Non
 def call_here(
     settings: Settings, name: str, arguments: Mapping[str, Any], token: str | None, directory: str | None = None
 ) -> tuple[dict[str, Any], bool]:
+    origin = Origin(directory_told(directory), variables=told_variables(os.environ))
     with closing(Hub(settings, registry())) as hub:
-        actor = OPERATOR if token is None else hub.identify(Credentials(token=token))
-        answer = door.call(hub, name, arguments, actor, edge="cli", origin=Origin(directory_told(directory)))
+        # Who may read the hall's own files has the operator's token, which a command shows to a hub.
+        actor = replace(OPERATOR, proof="token") if token is None else hub.identify(Credentials(token=token))
+        answer = door.call(hub, name, arguments, actor, edge="cli", origin=origin)
     return answer.body, answer.failure is None
 
 

@@ -6,6 +6,8 @@ is needed to answer it. `/mcp/work` shows one family; `X-Crewhall-Families` and 
 """
 
 import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
 from typing import Any
 
@@ -60,19 +62,26 @@ FIXED = CacheHint(ttl_ms=300_000, scope="private")
 
 
 class McpEdge:
-    """An ASGI application that serves MCP for a hub, or those of its tools that a registry has."""
+    """An ASGI application that serves MCP for a hub, or those of its tools that a registry has.
+
+    A client that sees one family alone is served by an edge of its own, where that family has words for it.
+    """
 
     def __init__(
-        self, door: Door, listening: Listening, registry: Registry | None = None, instructions: str = INSTRUCTIONS
+        self, door: Door, listening: Listening, registry: Registry | None = None, instructions: str | None = None
     ) -> None:
         self.door = door
         self.registry = registry or door.hub.registry
+        told = self.registry.families if instructions is None else []
+        self._alone = {
+            one.name: McpEdge(door, listening, self.registry, one.instructions) for one in told if one.instructions
+        }
         offers = Offers(door, self.registry)
         self.server: Server[Any] = Server(
             "crewhall",
             version=__version__,
             title="Crewhall",
-            instructions=instructions,
+            instructions=INSTRUCTIONS if instructions is None else instructions,
             cache_hints={
                 "tools/list": FIXED,
                 "server/discover": FIXED,
@@ -98,13 +107,25 @@ class McpEdge:
             self.server, stateless=True, max_request_body_size=max(1, door.hub.settings["server.max_body_bytes"])
         )
 
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Requests can come, until the block ends."""
+        async with AsyncExitStack() as stack:
+            for edge in (self, *self._alone.values()):
+                await stack.enter_async_context(edge.manager.run())
+            yield
+
+    def seen_by(self, families: Sequence[str]) -> "McpEdge":
+        """The edge for a client that sees these families."""
+        return self._alone.get(families[0], self) if len(families) == 1 else self
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["crewhall"] = await self.caller(scope)
+        scope["crewhall"] = who = await self.caller(scope)
         if scope["method"] != "POST":
             # The SDK would hold a 2025-era GET open for ever, saying nothing, and a stopping hub would wait for it.
             await _only_post(scope, receive, send)
             return
-        await self.manager.handle_request(scope, receive, send)
+        await self.seen_by(who.families).manager.handle_request(scope, receive, send)
 
     async def caller(self, scope: Scope, edge: str = "mcp") -> Caller:
         """Who sent an HTTP request, and what it wants to see. Raises Unauthorized, InvalidInput."""
@@ -156,6 +177,6 @@ def as_mcp(tool: Tool) -> McpTool:
             read_only_hint=not tool.changes,
             destructive_hint=tool.destructive,
             idempotent_hint=tool.idempotent or not tool.changes,
-            open_world_hint=False,
+            open_world_hint=tool.outward,
         ),
     )

@@ -19,19 +19,18 @@ import socket
 import struct
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from crewhall.config import CLIENT_VARIABLES, Settings
+from crewhall.config import BY_KEY, CLIENT_VARIABLES, Settings, said
 from crewhall.errors import Failure
 
 INTERNAL_ERROR = -32603
 LEAVING = b"!leaving"
 BYE = b"!bye"
 PATH_LETTERS = 4096
-VARIABLES = CLIENT_VARIABLES
 SOCKET_PATH_BYTES = 100  # the kernel's limit is 107 on Linux, 103 on macOS
 
 
@@ -132,6 +131,13 @@ def refusal(id: Any, method: str, failure: Failure, tool_name: str | None = None
 def version_of(text: str) -> tuple[int, ...]:
     """A version as numbers that can be compared: `1.10.0` is newer than `1.9.2`."""
     return tuple(int(part) for part in re.findall(r"\d+", text)[:4])
+
+
+def told_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a client's own environment says about its calls; its dry run by either name."""
+    names = {name: name for name in CLIENT_VARIABLES} | {"CLAUDEOPS_DRY_RUN": BY_KEY["pulls.dry_run"].variable}
+    told = {name: said(environ, name) or said(environ, other) for name, other in names.items()}
+    return {name: value for name, value in told.items() if value is not None}
 
 
 def directory() -> str | None:

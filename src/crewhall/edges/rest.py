@@ -19,9 +19,10 @@ from crewhall import __version__
 from crewhall.app import Origin
 from crewhall.edges.door import Answer, Door
 from crewhall.edges.guard import credentials, refusal
-from crewhall.edges.meeting import directory_told
+from crewhall.edges.meeting import directory_told, told_variables
 from crewhall.edges.words import typed
 from crewhall.errors import Failure, InvalidInput, NotFound, every_failure
+from crewhall.identity import Actor
 from crewhall.tool import Registry, Tool
 
 PREFIX = "/api/v1"
@@ -32,43 +33,79 @@ class RestEdge:
         self.door = door
         self.registry = door.hub.registry
         self._commands = {tool.command: tool for tool in self.registry.tools}
+        self._routes = {tool.route: tool for tool in self.registry.tools if tool.route is not None}
 
     def routes(self) -> list[Route]:
         return [
             Route("/api/openapi.json", self._openapi),
             Route(f"{PREFIX}/tools", self._tools),
             Route(f"{PREFIX}/{{noun}}/{{verb}}", self._tool, methods=["GET", "POST"]),
+            *(Route(f"{PREFIX}/{path}", self._routed, methods=methods) for path, methods in self._further().items()),
         ]
+
+    def _further(self) -> dict[str, list[str]]:
+        """The paths that seeds ask for, and their methods."""
+        found: dict[str, list[str]] = {}
+        for method, path in self._routes:
+            found.setdefault(path, []).append(method)
+        return found
 
     async def _openapi(self, request: Request) -> JSONResponse:
         return JSONResponse(openapi(self.registry))
 
     async def _tools(self, request: Request) -> JSONResponse:
         """Every tool, as the command line needs them: whether the caller may use one is for the door to say."""
-        await self.door.actor(credentials(request.scope, self.door.hub.settings))
+        await self._actor(request)
         return JSONResponse({"tools": [described(tool) for tool in self.registry.tools]})
 
+    async def _routed(self, request: Request) -> JSONResponse:
+        method = "GET" if request.method == "HEAD" else request.method
+        tool = self._routes[method, request.url.path.removeprefix(f"{PREFIX}/")]
+        return await self._call(request, await self._actor(request), tool)
+
+    async def _actor(self, request: Request) -> Actor:
+        return await self.door.actor(credentials(request.scope, self.door.hub.settings))
+
     async def _tool(self, request: Request) -> JSONResponse:
-        actor = await self.door.actor(credentials(request.scope, self.door.hub.settings))
+        actor = await self._actor(request)
         command = (request.path_params["noun"], request.path_params["verb"])
         tool = self._commands.get(command)
         if tool is None:
             raise NotFound(
                 f"there is no {PREFIX}/{'/'.join(command)}"[:200], hint="/api/openapi.json lists the routes."
             )
+        return await self._call(request, actor, tool)
+
+    async def _call(self, request: Request, actor: Actor, tool: Tool) -> JSONResponse:
         try:
             arguments = await _arguments(tool, request)
         except Failure as failure:
             return refusal(failure, tool.name)
         answer = await while_listening(
-            request, self.door.answer(tool.name, arguments, actor, "rest", origin=_origin(request))
+            request, self.door.answer(tool.name, arguments, actor, "rest", origin=_origin(request, actor))
         )
         return JSONResponse(answer.body, answer.failure.status if answer.failure else 200)
 
 
-def _origin(request: Request) -> Origin:
-    """Where the client says that it is; the command line does."""
-    return Origin(directory_told(unquote(request.headers.get("x-crewhall-directory", ""))))
+def _origin(request: Request, actor: Actor) -> Origin:
+    """Where the client says that it is, and what its environment says about its calls; the command line does.
+
+    An agent's words can hold it back (authority.py); addresses and tokens are taken from the operator alone.
+    """
+    told = _variables(unquote(request.headers.get("x-crewhall-variables", "")))
+    if actor.kind != "operator":
+        told = {name: value for name, value in told.items() if name.startswith("CLAUDEOPS_")}
+    return Origin(directory_told(unquote(request.headers.get("x-crewhall-directory", ""))), variables=told)
+
+
+def _variables(text: str) -> dict[str, str]:
+    try:
+        told = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(told, dict):
+        return {}
+    return told_variables({name: value for name, value in told.items() if isinstance(value, str)})
 
 
 async def while_listening(request: Request, coming: Coroutine[Any, Any, Answer]) -> Answer:
@@ -141,7 +178,8 @@ def openapi(registry: Registry) -> dict[str, Any]:
             "version": __version__,
             "description": "A coordination hall for coding agents.",
         },
-        "paths": {f"{PREFIX}/{tool.command[0]}/{tool.command[1]}": _operations(tool) for tool in registry.tools},
+        "paths": {f"{PREFIX}/{'/'.join(tool.command)}": _operations(tool) for tool in registry.tools}
+        | _further(registry),
         "components": {"schemas": {"Error": _error_schema()}, "securitySchemes": {"token": _SCHEME}},
         "security": [{"token": []}],
     }
@@ -165,6 +203,19 @@ def _operations(tool: Tool) -> dict[str, Any]:
     if not tool.changes:
         operations["get"] = {"operationId": f"{tool.name}_by_get", **shared, "parameters": _parameters(tool)}
     return operations
+
+
+def _further(registry: Registry) -> dict[str, Any]:
+    """The paths that seeds ask for."""
+    found: dict[str, Any] = {}
+    for tool in registry.tools:
+        if tool.route is not None:
+            method, path = tool.route
+            operation = _operations(tool)[method.lower()]
+            found.setdefault(f"{PREFIX}/{path}", {})[method.lower()] = operation | {
+                "operationId": f"{tool.name}_at_{path}"
+            }
+    return found
 
 
 def _parameters(tool: Tool) -> list[dict[str, Any]]:

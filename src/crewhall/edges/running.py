@@ -46,7 +46,7 @@ class Running:
         """
         tasks: list[asyncio.Task[None]] = []
         try:
-            async with self.mcp.manager.run(), self.worktrees.edge.manager.run():
+            async with self.mcp.running(), self.worktrees.edge.running():
                 tasks.append(asyncio.create_task(self._chores()))
                 if not is_alone:
                     tasks.append(asyncio.create_task(self.worktrees.begin(self.bridges.has_place)))

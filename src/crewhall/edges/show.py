@@ -85,7 +85,10 @@ def event(told: Mapping[str, Any]) -> str:
         _text(part, f"{told[f'{part}_name']} ({told[part]})" if told.get(f"{part}_name") else told[part])
         for part in ("subject", "actor")
     )
-    return f"{told['seq']:>6}  {at}  {told['what']:<20} {subject}{change}  by {actor}"
+    url = (
+        _text("url", f"  {told['data']['url']}") if isinstance(told.get("data"), dict) and "url" in told["data"] else ""
+    )
+    return f"{told['seq']:>6}  {at}  {told['what']:<20} {subject}{change}{url}  by {actor}"
 
 
 def _cell(name: str, value: Any) -> str:
@@ -179,14 +182,16 @@ def _kind(schema: Mapping[str, Any]) -> str:
 
 
 def _shape(schema: Mapping[str, Any]) -> str:
-    """What an object holds, by name; what may be left out has a question mark."""
+    """What an object holds, by name; what may be left out has a question mark, and one of a few words tells them."""
+    if "enum" in schema:
+        return _kind(schema)
     if schema.get("type") == "array":
         return f"[{_shape(schema['items'])}]"
     required = schema.get("required", [])
     parts = [
         name
         + ("" if name in required else "?")
-        + (f": {inner}" if (inner := _shape(one)).startswith(("{", "[{")) else "")
+        + (f": {inner}" if (inner := _shape(one)).startswith(("{", "[{")) or "enum" in one else "")
         for name, one in schema.get("properties", {}).items()
     ]
     return f"{{{', '.join(parts)}}}" if parts else "object"

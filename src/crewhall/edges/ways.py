@@ -6,8 +6,8 @@ import sys
 from contextlib import suppress
 from typing import Any, Protocol
 
-from crewhall.config import from_environment
-from crewhall.edges.meeting import VARIABLES, Meeting
+from crewhall.config import CLIENT_VARIABLES, from_environment
+from crewhall.edges.meeting import Meeting
 from crewhall.errors import Failure
 
 LOG_BYTES = 10 * 1024 * 1024
@@ -118,9 +118,13 @@ class NewHub:
 
 
 def hub_environment(environ: Any) -> dict[str, str]:
-    """The environment for a hub that a bridge starts: nothing that is one client's alone."""
-    own = ("CREWHALL_TOKEN", *VARIABLES)
-    return {name: value for name, value in environ.items() if name not in own and not name.startswith(SESSIONS)}
+    """The environment for a hub that a bridge starts: nothing that is one client's alone.
+
+    Tokens, hosts and scope of pulls are for all clients: such a hub has them from config.toml.
+    """
+    own = ("CREWHALL_TOKEN", *CLIENT_VARIABLES)
+    theirs = (*SESSIONS, "CREWHALL_PULLS_")
+    return {name: value for name, value in environ.items() if name not in own and not name.startswith(theirs)}
 
 
 class OwnHub:

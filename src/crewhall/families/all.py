@@ -4,6 +4,9 @@ from crewhall.families.project import sources_files, sources_git, sources_progra
 from crewhall.families.project import tools_context as project_context
 from crewhall.families.project import tools_file as project_file
 from crewhall.families.project.family import project
+from crewhall.families.pulls import settle as pulls_settle
+from crewhall.families.pulls import tools as pulls_tools
+from crewhall.families.pulls.family import pulls
 from crewhall.families.work import (
     chores_message,
     claims,
@@ -27,7 +30,7 @@ from crewhall.families.work import (
 from crewhall.families.work.family import work
 from crewhall.tool import Family, Registry
 
-FAMILIES: list[Family] = [work, project]
+FAMILIES: list[Family] = [work, project, pulls]
 DECLARING = (
     tools_repository,
     tools_agent,
@@ -54,6 +57,8 @@ DECLARING = (
     project_file,
     project_context,
     tools_just,
+    pulls_tools,
+    pulls_settle,
 )
 
 

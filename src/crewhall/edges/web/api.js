@@ -26,12 +26,17 @@ function fields(schema) {
   return table;
 }
 
-function route(path, operations) {
-  const operation = operations.post;
+function given(operation) {
+  if (operation.requestBody) return operation.requestBody.content["application/json"].schema;
+  const properties = Object.fromEntries(operation.parameters.map((one) => [one.name, one.schema]));
+  return { properties, required: operation.parameters.filter((one) => one.required).map((one) => one.name) };
+}
+
+function route(path, method, operation) {
   const box = element("details");
   const head = element("summary");
-  head.append(element("span", operations.get ? "GET" : "POST", "method mono"), element("code", path), " ", element("span", operation.summary, "soft"));
-  const input = operation.requestBody.content["application/json"].schema;
+  head.append(element("span", method, "method mono"), element("code", path), " ", element("span", operation.summary, "soft"));
+  const input = given(operation);
   const output = operation.responses["200"].content["application/json"].schema;
   box.append(head, element("p", operation.description), element("h3", "Arguments"), fields(input), element("h3", "Result"), fields(output));
   return box;
@@ -44,7 +49,10 @@ const nouns = new Map();
 for (const [path, operations] of Object.entries(description.paths)) {
   const noun = operations.post.tags[0];
   if (!nouns.has(noun)) nouns.set(noun, []);
-  nouns.get(noun).push(route(path, operations));
+  // A tool that reads is there by both methods; two tools may share a path.
+  const isOne = operations.get?.operationId === `${operations.post.operationId}_by_get`;
+  if (isOne || !operations.get) nouns.get(noun).push(route(path, isOne ? "GET" : "POST", operations.post));
+  else nouns.get(noun).push(route(path, "POST", operations.post), route(path, "GET", operations.get));
 }
 for (const [noun, routes] of nouns) {
   const section = element("section");

@@ -1,0 +1,34 @@
+"""
+How much a caller may do to pulls: its tier, and whether it is a dry run. Neither is ever an argument.
+
+    a bridge's environment      CLAUDEOPS_TIER there is the tier of its calls, for who starts an agent sets it
+    the operator's own token    pulls.operator_tier, and the dashboard's cookie the same
+    anything else               tier 1
+
+What a request by HTTP says of itself (the command line passes its environment on) can hold it back, and never help it.
+"""
+
+from crewhall.app import Call
+from crewhall.config import careful, said
+from crewhall.families.pulls.rules_change import tier_told
+
+TIER, DRY_RUN = "CLAUDEOPS_TIER", "CLAUDEOPS_DRY_RUN"
+
+
+def told_tier(call: Call) -> str | None:
+    """What the client's environment says of its tier."""
+    return said(call.origin.variables, TIER)
+
+
+def tier_of(call: Call) -> int:
+    told = told_tier(call)
+    if call.origin.bridge is not None and told is not None:
+        return tier_told(told)
+    is_proven = call.actor.kind == "operator" and call.actor.proof in ("token", "cookie")
+    own = int(call.settings["pulls.operator_tier"]) if is_proven else 1
+    return own if told is None else min(own, tier_told(told))
+
+
+def is_dry_run(call: Call) -> bool:
+    """Whether nothing may be sent: one of the hub and the client is enough."""
+    return call.settings["pulls.dry_run"] or careful(said(call.origin.variables, DRY_RUN) or "")
