@@ -200,8 +200,9 @@ def test_checks_that_the_token_may_not_see_are_said_to_be_hidden(pretend: Place,
     assert not host.pull(HERE, number).checks_hidden
 
 
-def test_forgejo_says_nothing_of_a_commit_without_statuses(gitea: Place) -> None:
-    gitea.fake.fail(Fault(path="/status$", status=200, body=""))
+@pytest.mark.parametrize("nothing", ["", "null\n"])
+def test_forgejo_says_nothing_of_a_commit_without_statuses(gitea: Place, nothing: str) -> None:
+    gitea.fake.fail(Fault(path="/status$", status=200, body=nothing, times=9))
     with gitea.host() as host:
         assert host.pull(HERE, open_one(host)).checks == []
 

@@ -8,6 +8,7 @@ All work is done under one lock.
 
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from http import HTTPStatus
@@ -47,7 +48,7 @@ class Limit:
     tree: int
 
 
-class Host:
+class Host(ABC):
     """A pretended host; in a `with` it listens. What differs between hosts is in their classes."""
 
     prefix: ClassVar[str]
@@ -113,21 +114,21 @@ class Host:
 
     # What differs between hosts
 
+    @abstractmethod
     def error(self, refusal: Refusal) -> dict[str, Any]:
         """The body of a refusal."""
-        raise NotImplementedError
 
     def usual_headers(self) -> dict[str, str]:
         """Headers of every answer."""
         return {}
 
+    @abstractmethod
     def stranger(self, token: str) -> Refusal:
         """What is said to who has no token, or an unknown one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def moved(self, ask: Ask, repository: Repository, rest: str) -> Answer:
         """What is said to who asks under an old name."""
-        raise NotImplementedError
 
     # From a request to its answer
 

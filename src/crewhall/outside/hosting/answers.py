@@ -1,6 +1,5 @@
 """What an answer of a host says besides its body: whether to wait, where to go, whether there is more."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,14 +17,6 @@ class Answer:
     body: Any
     headers: Mapping[str, str]
     words: str  # the host's own, when it refuses
-
-
-def parsed(raw: bytes) -> Any:
-    """A body as plain data; None when it is no JSON."""
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError):
-        return None
 
 
 def words_of(body: Any) -> str:

@@ -27,7 +27,8 @@ import httpx2
 from pydantic import TypeAdapter, ValidationError
 
 from crewhall.errors import Conflict, Failure, Forbidden, InvalidInput, LimitExceeded, NotFound, Unavailable
-from crewhall.outside.hosting.answers import Answer, asked_wait, has_more, items_of, parsed, redirect_of, words_of
+from crewhall.outside import run
+from crewhall.outside.hosting.answers import Answer, asked_wait, has_more, items_of, redirect_of, words_of
 
 ATTEMPTS = 5
 REDIRECTS = 3
@@ -42,13 +43,11 @@ ModelT = TypeVar("ModelT")
 log = logging.getLogger(__name__)
 
 
-class Stop(Protocol):
-    """When a call should end."""
+class Stop(run.Stop, Protocol):
+    """The same, and how long the caller has."""
 
     @property
     def seconds_left(self) -> float | None: ...
-    def check(self) -> None: ...
-    def wait(self, seconds: float, /) -> None: ...
 
 
 class Unsure(Unavailable):
@@ -201,7 +200,9 @@ class Session:
                 if time.monotonic() - began > ANSWER_SECONDS:
                     raise _Broken(TimeoutError()) from None
             except (httpx2.TransportError, httpx2.DecodingError, httpx2.InvalidURL) as error:
-                raise _Broken(error) from None
+                broken = _Broken(error)
+                self.is_unanswered = was_unanswered or (is_write and broken.was_sent)
+                raise broken from None
         if answer.status < 500:  # what a proxy says in the host's place is no answer
             self.is_unanswered = was_unanswered
         told = {"host": self.access.kind, "method": method, "path": urlsplit(url).path, "status": answer.status}
@@ -219,9 +220,12 @@ class Session:
                 raw += piece
                 if len(raw) > ANSWER_BYTES:
                     raise httpx2.DecodingError("the answer is too long")
-        found = parsed(bytes(raw))
-        if found is None and response.status_code < 300 and raw:
-            raise httpx2.DecodingError("the answer is no JSON")
+        try:
+            found = json.loads(raw) if raw else None
+        except (ValueError, RecursionError):
+            if response.status_code < 300:
+                raise httpx2.DecodingError("the answer is no JSON") from None
+            found = None  # a proxy refuses in its own words
         return Answer(response.status_code, found, response.headers, self._clean(words_of(found)))
 
     def _pause(self, answer: Answer | _Broken, attempt: int, harmless: bool) -> float | None:
