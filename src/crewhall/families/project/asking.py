@@ -196,7 +196,7 @@ def _refuse_links(ground: Ground, names: Sequence[str]) -> None:
         for name in names:
             path = os.path.join(directory, name)
             if not _is_in(os.path.realpath(path), ground.top, ground.git_dir, ground.common):
-                raise InvalidState(f"{path} is a link to elsewhere", hint="Put a file of its own there.")
+                raise InvalidState(f"a link leads elsewhere: {path}", hint="Put a file of its own there.")
 
 
 def _refuse_foreign(ground: Ground, settings: Sequence[Setting]) -> None:
@@ -212,7 +212,7 @@ def _refuse_foreign(ground: Ground, settings: Sequence[Setting]) -> None:
     named = os.path.join(ground.git_dir, (back or "").rstrip("\r\n"))
     if os.path.basename(named) != ".git" or os.path.realpath(os.path.dirname(named)) != ground.top:
         raise InvalidState(
-            f"the repository at {ground.git_dir} does not name this as its working tree; `{mend}` mends that",
+            f"its repository does not name this as its working tree (`{mend}` mends that): {ground.git_dir}",
             hint="If it is yours, mend it; if not, remove the `.git` that leads there.",
         )
 
