@@ -1,6 +1,7 @@
 """What the tests stand on: both databases, a hall, a clock, a hub on a real port."""
 
 import contextlib
+import gc
 import os
 import shutil
 import threading
@@ -25,6 +26,11 @@ from tests.postgres import Cluster
 
 BOTH = ("sqlite", "postgres")
 os.environ["PATH"] += ":/usr/sbin:/sbin"  # where runuser is, and a plain `su` does not look
+gc.set_threshold(50_000)  # thousands of tests stay, and to look through them again and again is a tenth of their time
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
@@ -176,6 +182,15 @@ def serve(make_hub: Callable[..., Hub]) -> Iterator[Callable[..., Live]]:
 @pytest.fixture
 def live(serve: Callable[..., Live]) -> Live:
     return serve()
+
+
+@contextlib.contextmanager
+def standing(home: Path) -> Iterator[Live]:
+    """One hub on SQLite for many tests, where each would otherwise start and stop its own to be refused by it."""
+    with contextlib.closing(Hub(settings_for(str(home / "hall.db"), home), registry())) as hub:
+        live = Live(hub)
+        yield live
+        live.stop()
 
 
 def eventually(condition: Callable[[], Any], seconds: float = 10.0) -> Any:

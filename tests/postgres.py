@@ -48,6 +48,9 @@ class Cluster:
         options = f"-c listen_addresses=127.0.0.1 -c port={self.port} -c unix_socket_directories={directory}"
         options += " -c fsync=off -c max_connections=200"
         self._run("pg_ctl", "-D", f"{directory}/data", "-w", "-l", f"{directory}/log", "-o", options, "start")
+        self._admin = psycopg.connect(self.url("postgres"), autocommit=True)
+        # To copy the files costs a third of writing them to the log first, which is how it's done since version 15.
+        self._how = "STRATEGY FILE_COPY" if self._admin.info.server_version >= 150_000 else ""
 
     def _run(self, program: str, *words: str) -> None:
         user = ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
@@ -60,8 +63,7 @@ class Cluster:
     def create(self) -> str:
         """A new database, made from the template; its URL."""
         name = f"hall_{next(_numbers)}"
-        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name} TEMPLATE {self.template}")
+        self._admin.execute(f"CREATE DATABASE {name} TEMPLATE {self.template} {self._how}".encode())
         return self.url(name)
 
     def create_empty(self) -> str:
@@ -73,9 +75,9 @@ class Cluster:
             self.template = kept
 
     def drop(self, url: str) -> None:
-        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
-            connection.execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)")
+        self._admin.execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)".encode())
 
     def stop(self) -> None:
+        self._admin.close()
         self._run("pg_ctl", "-D", f"{self._directory}/data", "-m", "immediate", "-w", "stop")
         shutil.rmtree(self._directory)

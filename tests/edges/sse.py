@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 
 from tests.conftest import Live
+from tests.edges.ways import http as client
 
 OLDEST = "2024-11-05"
 
@@ -59,7 +60,7 @@ class Sse:
     def post(self, message: Any, **headers: str) -> httpx2.Response:
         url = self._url + self.endpoint
         content = message if isinstance(message, bytes) else json.dumps(message).encode()
-        return httpx2.post(url, content=content, headers={"Content-Type": "application/json"} | self.headers | headers)
+        return client.post(url, content=content, headers={"Content-Type": "application/json"} | self.headers | headers)
 
     def ask(self, method: str, /, **params: Any) -> dict[str, Any]:
         name = next(self._ids)

@@ -9,16 +9,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import Live
+from tests.conftest import Live, standing
 from tests.edges.wire import ERAS, JSON, assert_alive, http, mcp_headers, mcp_params, raw, refused
-
-pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
 LIST = "/api/v1/agent/list"
 MIB = 1024 * 1024
 LIMIT = 4 * MIB
 MODERN = ERAS[0]
 ROUTES: list[tuple[str, dict[str, str]]] = [(LIST, JSON), *(("/mcp", mcp_headers(version)) for version in ERAS)]
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """The hub of all these tests, none of which changes anything: it goes on answering after the last one too."""
+    with standing(tmp_path_factory.mktemp("bodies")) as live:
+        yield live
 
 
 def post(live: Live, path: str, content: Any, headers: dict[str, str] = JSON) -> httpx2.Response:

