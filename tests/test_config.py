@@ -20,6 +20,7 @@ SAMPLES: dict[str, list[tuple[Any, Any]]] = {
     "switch": [("off", False), ("on", True), ("0", False), (True, True)],
     "words": [("a,b", ("a", "b")), (" c , ", ("c",)), ("d", ("d",)), (["e", "f"], ("e", "f"))],
     "patterns": [("a/*,b", ("a/*", "b")), (" c? , ", ("c?",)), ("d", ("d",)), (["e", "f/g"], ("e", "f/g"))],
+    "command": [("a b", ("a", "b")), ("c", ("c",)), ("d", ("d",)), (["e", "f g"], ("e", "f g"))],
     "log_level": [("error", "error"), ("WARN", "warning"), ("trace", "debug"), ("debug", "debug")],
 }
 
@@ -84,6 +85,9 @@ def test_the_seeds_names_are_the_seeds() -> None:
         ("pulls.operator_tier", "0"),
         ("pulls.operator_tier", "4"),
         ("pulls.operator_tier", "two"),
+        ("judge.command", "bin/claude --x"),
+        ("judge.command", "./claude"),
+        ("judge.at_once", "0"),
     ],
 )
 def test_a_bad_value_names_the_setting_its_source_and_what_it_must_be(key: str, value: str, tmp_path: Path) -> None:

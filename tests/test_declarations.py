@@ -26,20 +26,22 @@ from crewhall.tool import Family, Prompt, Registry, Tool
 
 ROOT = Path(__file__).parent.parent
 TOOLS = registry().tools
-SEEDS = {"work": "003", "project": "001", "pulls": "002"}
+SEEDS = {"work": "003", "project": "001", "pulls": "002", "judge": "004"}
 OURS = {
     *("agent_token_create", "agent_token_revoke", "call_list", "event_list"),
     *("task_list", "text_read", "workflow_add_tasks", "workflow_remove_task"),
     *("file_reserve", "file_release", "file_reservations", "workspace_forecast", "template_get"),
     *("worktree_open", "worktree_close", "worktree_list", "worktree_get"),
-    "pulls_health",
+    *("pulls_health", "judge_report_list", "judge_report_get"),
 }
 # Arguments of ours in the seeds' tools; every KEY is one, too.
 FENCED = (
     *("task_release", "task_set_plan", "task_update_status", "task_replan", "checkpoint_add"),
     "task_assign_workspace",
 )
-ADDED = {f"{tool}.claim_epoch" for tool in FENCED} | {
+ASKING = ("claude_judge_review", "claude_validate_proposal", "claude_security_audit", "claude_resolve_conflict")
+ADDED = {f"{tool}.claim_epoch" for tool in FENCED} | {f"{tool}.fresh" for tool in ASKING}
+ADDED |= {f"{tool}.timeout_seconds" for tool in ASKING[1:]} | {
     *("agent_list.limit", "agent_list.offset", "task_get_available.offset"),
     *("workflow_next_tasks.limit", "workflow_next_tasks.cursor", "workflow_progress.cursor"),
     "task_check_dependencies.cursor",
@@ -83,6 +85,13 @@ def test_no_two_tools_share_a_command_or_a_name() -> None:
     family = Family("twice", "", "crewhall.families.work", prompts=[PROMPTS[0], PROMPTS[0]])
     with pytest.raises(ValueError, match="two prompts have the same name"):
         Registry([family])
+
+
+def test_another_name_of_a_tool_is_no_tools_own_and_is_told() -> None:
+    aliases = [alias for tool in TOOLS for alias in tool.aliases]
+    assert "claude_review" in aliases and len(set(aliases)) == len(aliases)
+    assert not set(aliases) & {tool.name for tool in TOOLS}
+    assert all(f"Also called `{alias}`." in (ROOT / "docs/tools.md").read_text() for alias in aliases)
 
 
 def test_an_address_leads_to_one_tool() -> None:
@@ -140,11 +149,17 @@ def test_what_suggests_names_a_query_that_is_there(declared: Declared) -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "tools", "most_bytes"), [("worker", 15, 12_000), ("standard", 25, 25_000), ("all", 60, 45_000)]
+    ("family", "profile", "tools", "most_bytes"),
+    [
+        ("work", "worker", 15, 12_000),
+        ("work", "standard", 25, 25_000),
+        ("work", "all", 60, 45_000),
+        ("judge", "all", 7, 4_500),
+    ],
 )
-def test_the_lists_stay_short(profile: str, tools: int, most_bytes: int) -> None:
+def test_the_lists_stay_short(family: str, profile: str, tools: int, most_bytes: int) -> None:
     """In the bytes that a model reads: names, descriptions and input schemas, as MCP lists them."""
-    listed = [as_mcp(tool) for tool in registry().visible(("operator", "agent"), ("work",), profile)]
+    listed = [as_mcp(tool) for tool in registry().visible(("operator", "agent"), (family,), profile)]
     told = [{"name": one.name, "description": one.description, "inputSchema": one.input_schema} for one in listed]
     assert len(told) <= tools
     assert len(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()) <= most_bytes
@@ -187,7 +202,7 @@ def test_every_failure_has_a_sentence_and_a_line_in_the_tree() -> None:
 WORDS = ("hall", "hub", "actor", "operator", "agent", "event", "cursor", "profile", "family", "resource", "prompt")
 
 
-@pytest.mark.parametrize("word", [*WORDS, "pull", "scope"])
+@pytest.mark.parametrize("word", [*WORDS, "pull", "scope", "judge", "verdict", "contract"])
 def test_the_glossary_has_the_words_of_the_house(word: str) -> None:
     assert re.search(rf"^\*\*{word}\*\*", (ROOT / "docs/words.md").read_text(), re.MULTILINE)
 

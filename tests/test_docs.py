@@ -16,6 +16,7 @@ from crewhall.edges.words import arguments_of
 from crewhall.families.all import registry
 from tests.blocks import Block, blocks_of, commands_of, run, shows
 from tests.conftest import Live, settings_for
+from tests.edges.judge import stand_in
 from tests.outside.repos import commit, git
 
 ROOT = Path(__file__).parent.parent
@@ -33,6 +34,7 @@ ELSEWHERE = {
     "call_list": "event",
     **dict.fromkeys(("read_file", "list_directory", "get_project_context", "run_just_task"), "worktree"),
     **dict.fromkeys(("create_pr", "list_prs", "get_pr_status", "pulls_health"), "pull"),
+    **{tool.name: "report" for tool in registry().tools if tool.family == "judge"},
     **dict.fromkeys(("file_reserve", "file_release", "file_reservations"), "reservation"),
 }
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -125,7 +127,8 @@ def test_what_a_page_shows_really_happens(page: Path, tmp_path: Path) -> None:
     _make_shop(shop)
     with GitHub(tokens={"ghp_kims": "kim"}) as host:
         host.add_repository("kim", "shop", {name: text.encode() for name, text in FILES.items()})
-        with hub_at(tmp_path / "hall", pulls__github_url=host.url, pulls__github_token="ghp_kims"):
+        settings = {"pulls__github_url": host.url, "pulls__github_token": "ghp_kims"}
+        with hub_at(tmp_path / "hall", **settings, judge__command=stand_in(tmp_path / "claude")):
             run(blocks, shop, tmp_path / "hall")
     for block in blocks:
         assert block.text is None or shows(block.text, block.printed), _difference(page, block)

@@ -57,7 +57,15 @@ class Shelf:
         def shelf_move(call: Call, path: str) -> dict[str, Any]:
             """Add a repository and then a thing, in two transactions, and look at it afterwards."""
             with call.begin() as tx:
-                tx.run("repository_put", id=new_id("rp"), path=path, name=None, default_name="r", now=call.now)
+                tx.run(
+                    "repository_put",
+                    id=new_id("rp"),
+                    path=path,
+                    name=None,
+                    default_name="r",
+                    actor="operator",
+                    now=call.now,
+                )
             between = call.one("repository_get", path=path)
             with call.begin() as tx:
                 tx.event("shelf.added", path)
@@ -69,7 +77,15 @@ class Shelf:
             """Fail to add one thing, and add another instead."""
             try:
                 with call.begin() as tx:
-                    tx.run("repository_put", id="rp_1", path=path, name=None, default_name="r", now=call.now)
+                    tx.run(
+                        "repository_put",
+                        id="rp_1",
+                        path=path,
+                        name=None,
+                        default_name="r",
+                        actor="operator",
+                        now=call.now,
+                    )
                     tx.event("shelf.added", "failed")
                     tx.run("shelf_bug")
             except Exception as error:

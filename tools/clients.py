@@ -27,6 +27,7 @@ from tools.npm import NODE, PROGRAMS, install, say
 from tools.stubs import anthropic, openai
 
 CLAUDE_CODE = {"@anthropic-ai/claude-code": "2.1.325"}  # a program of its own, which needs no Node
+OLLAMA_MCP = {"ollama-mcp": "2.1.0"}  # a server, not a client: what examples/floor_manager.py asks local models by
 CLIENTS = {
     **NODE,
     **CLAUDE_CODE,

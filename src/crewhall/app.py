@@ -21,6 +21,7 @@ from crewhall.declared import KEY
 from crewhall.errors import Cancelled, Failure, Forbidden, InvalidInput, TimedOut
 from crewhall.identity import Actor, Credentials
 from crewhall.kept import Kept
+from crewhall.line import Line
 from crewhall.meter import Meter
 from crewhall.presence import Presence
 from crewhall.repeats import once, part_of
@@ -47,12 +48,12 @@ class Stop:
     """Whether a call should end: its client cancelled it, or its time is over."""
 
     def __init__(self, seconds: float | None = None) -> None:
-        self._is_cancelled = False
+        self._why, self._is_cancelled = "", False
         self._woken: threading.Event | None = None  # made by the first who waits; most calls never do
         self._deadline = None if seconds is None else time.monotonic() + seconds
 
-    def cancel(self) -> None:
-        self._is_cancelled = True
+    def cancel(self, why: str = "the client cancelled this call") -> None:
+        self._why, self._is_cancelled = why, True
         if self._woken is not None:
             self._woken.set()
 
@@ -72,7 +73,7 @@ class Stop:
         """Raise Cancelled or TimedOut when the call should end."""
         if self._is_cancelled:
             raise Cancelled(
-                "the client cancelled this call",
+                self._why,
                 hint="What it had not committed is undone. Call again if it is wanted.",
             )
         if self.seconds_left == 0.0:
@@ -232,6 +233,7 @@ class Hub:
         self.making = threading.BoundedSemaphore(max(1, settings["tool.threads"] // 2))
         # Sources of context that are asked at once. One that is stuck keeps its place, so they don't pile up.
         self.asking = threading.BoundedSemaphore(ASKING)
+        self.judging = Line(settings["judge.at_once"], "review")  # Claude is slow, dear, and has limits of its own
         self.before_commit: Callable[[], None] = lambda: None
         self.id = identity.new_id("hu")
         self._numbers = itertools.count(1)
@@ -272,10 +274,14 @@ class Hub:
     ) -> dict[str, Any]:
         """Do what the tool does and return its result as plain data. Raises Failure."""
         tool = self.registry.find(name)
-        stop = stop or Stop(self.settings["tool.timeout"])
+        stop = stop or Stop(self.seconds_for(tool))
         with self.meter.measuring(tool.name):
             call_id = f"{self.id}.{next(self._numbers)}"
             return self._do(Call(self, tool, actor, edge, stop, progress, self.clock(), call_id, origin), arguments)
+
+    def seconds_for(self, tool: Tool) -> float | None:
+        """How long a call of the tool may take; None where it sees to that itself."""
+        return None if tool.unhurried else self.settings["tool.timeout"]
 
     def _do(self, call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The call itself; every way out leaves a row in the call log."""

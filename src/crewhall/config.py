@@ -103,6 +103,22 @@ def patterns(raw: Any) -> tuple[str, ...]:
     return words(raw)
 
 
+def command(raw: Any) -> tuple[str, ...]:
+    """A command's words: a list, or a line as a shell reads it. It is run in directories of others."""
+    import json  # neither of which the bridge needs
+    import shlex
+
+    if isinstance(raw, str) and raw.lstrip().startswith("["):
+        raw = json.loads(raw)
+    found = tuple(map(str, raw)) if isinstance(raw, list | tuple) else tuple(shlex.split(str(raw)))
+    if not found or not all(found):
+        raise ValueError("it must be a command, such as claude")
+    program = os.path.expanduser(found[0])
+    if "/" in program and not os.path.isabs(program):
+        raise ValueError("it must be a name that PATH finds, or a path from the root")
+    return (program, *found[1:])
+
+
 class Setting(NamedTuple):
     """One setting: its file key, what it is without being set, what it does, how its text is read."""
 
@@ -169,6 +185,11 @@ SETTINGS = (
     Setting("pulls.branch_prefix", "claude-ops", "Branches of pulls are named `<prefix>/<type>/<title>`."),
     Setting("pulls.labels", ("claude-ops", "automated"), "Labels that a pull gets.", words),
     Setting("pulls.pause", 0.5, "First pause before a request to a host is repeated; it doubles each time.", seconds),
+    Setting("judge.command", ("claude",), "The Claude CLI, with words before its own options if need be.", command),
+    Setting("judge.model", "", "Model that judges, as the CLI names it; empty: the CLI's own choice."),
+    Setting("judge.at_once", 2, "Runs of the CLI at once in a hub; the others wait in line.", count),
+    Setting("judge.prompt_bytes", 400_000, "Bytes of files that a prompt holds; the rest is named, to be read.", count),
+    Setting("judge.skip_permissions", False, "Run the CLI with --dangerously-skip-permissions, all tools.", switch),
     Setting("agent.max", 1000, "Agents that may be in the hall at once, offline ones not counted.", number),
 )  # fmt: skip
 

@@ -77,11 +77,12 @@ class PathOutsideRoot(Failure):
     """The path leads out of the directory that the caller is held to; nothing was looked at (seed 001)."""
 
     code, status, exit_code, recoverable = "PATH_OUTSIDE_ROOT", 403, 4, True
+    HINT = "Give a path inside the worktree, relative to its top. Links that lead out of it are not followed."
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, hint: str | None = None) -> None:
         super().__init__(
             "Path outside project root",
-            hint="Give a path inside the worktree, relative to its top. Links that lead out of it are not followed.",
+            hint=hint or self.HINT,
             path=re.sub("[\ud800-\udfff]", "\ufffd", path[:200]),
         )
 

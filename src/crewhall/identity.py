@@ -41,8 +41,8 @@ class Actor:
 
     @property
     def kinds(self) -> frozenset[str]:
-        """The words that a tool's `who` may name."""
-        return frozenset(word for word in (self.kind, self.role, self.type) if word)
+        """The words that a tool's `who` may name; an instance is held to its type, whatever its role."""
+        return frozenset(word for word in (self.kind, self.type or self.role) if word)
 
     @property
     def profile(self) -> str:

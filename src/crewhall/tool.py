@@ -44,14 +44,16 @@ class Result(BaseModel):
 class Tool(Declared):
     """One declared tool.
 
-    `changes` says whether it writes, `who` which kinds of actor may call it. A `long` one runs under its own limit.
+    `changes` says whether it writes, `who` which kinds of actor may call it. A `long` one runs beside the short ones.
+    An `unhurried` one has a time limit of its own and a line to wait in: it gets a thread for itself, and tool.timeout
+    does not end it.
     One that `creates` takes an idempotency key, which the door sees to. Called with one it runs in one transaction, so
     it does nothing outside the database; its answer is kept, so there is no secret in it.
     A `quick` one makes a few point reads in one transaction and nothing else: where the database is a local file, an
     edge may run it without the way to a thread and back, which is a fifth of such a call.
     `resources` are the addresses under which its result can be read; {words} in them are its arguments.
     `route` is a further way in by REST that a seed asks for, such as ("GET", "prs"). One that is `outward` talks to
-    services elsewhere.
+    services elsewhere. `aliases` are further names by which it can be called, and which no list shows.
     """
 
     name: str
@@ -69,12 +71,15 @@ class Tool(Declared):
     resources: tuple[str, ...] = ()
     route: tuple[str, str] | None = None
     outward: bool = False
+    unhurried: bool = False
+    aliases: tuple[str, ...] = ()
     arguments: type[BaseModel] = field(init=False, repr=False)
     acting: str | None = field(init=False)
 
     def __post_init__(self) -> None:
-        assert not (self.quick and (self.changes or self.long)), f"{self.name} cannot be quick"
-        assert not self.creates or (self.changes and not self.long), f"{self.name} cannot take a key"
+        takes_long = self.long or self.unhurried
+        assert not (self.quick and (self.changes or takes_long)), f"{self.name} cannot be quick"
+        assert not self.creates or (self.changes and not takes_long), f"{self.name} cannot take a key"
         added = {KEY: (Key | None, None)} if self.creates else {}
         model, acting = arguments_model(self.name, self.handler, **added)
         object.__setattr__(self, "arguments", model)
@@ -237,10 +242,13 @@ class Registry:
         self.chores = [chore for family in self.families for chore in family.chores]
         self.sources = sorted((one for family in self.families for one in family.sources), key=lambda one: one.priority)
         self._tools = _by_name("tools", self.tools)
+        self._aliases = {alias: tool for tool in self.tools for alias in tool.aliases}
         self._prompts = _by_name("prompts", self.prompts)
 
     def find(self, name: str) -> Tool:
-        """The tool of that name. Raises NotFound that names the nearest one."""
+        """The tool of that name, or with that alias. Raises NotFound that names the nearest one."""
+        if name in self._aliases:
+            return self._aliases[name]
         return _named("tool", self._tools, name, "tools/list and `crewhall --help` show the tools there are.")
 
     def find_prompt(self, name: str) -> Prompt:

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.families.work.halls import Ask
 from tests.postgres import missing
 from tools.clients import CLAUDE_CODE, bridge, claude_settings, run, surroundings, write
 from tools.npm import install, installed
-from tools.stubs.anthropic import Script, Use, plays, told
+from tools.stubs.anthropic import Play, Script, Turn, Use, plays, told
 
 Json = dict[str, Any]
 TOOLS = registry()
@@ -126,3 +126,39 @@ def asking(up: Up, token: str | None = None) -> Ask:
         return body
 
     return ask
+
+
+@dataclass
+class Model:
+    """A scripted model that can be given another script at any time; `requests` is what it was sent since."""
+
+    url: str = ""
+    requests: list[Json] = field(default_factory=list)
+    script: Script = field(default=lambda _: turns())
+
+    def play(self, asked: str) -> Play:
+        return self.script(asked)
+
+    def plays(self, *said: Turn) -> None:
+        """Play these turns, whatever is asked."""
+        self.script = lambda _: turns(*said)
+        self.requests.clear()
+
+    def told(self) -> tuple[str, list[Any]]:
+        """What it was asked last, and what its tools then gave it."""
+        return told(self.requests[-1])
+
+
+def turns(*said: Turn) -> Play:
+    """A play of these turns, whatever the tools give."""
+    left = list(said)
+    while left:
+        yield left.pop(0)
+
+
+@contextmanager
+def scripted(usage: Json) -> Iterator[Model]:
+    """A model whose every answer takes the tokens of `usage`."""
+    model = Model()
+    with plays(model.play, model.requests, usage) as model.url:
+        yield model

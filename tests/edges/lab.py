@@ -22,7 +22,15 @@ class Lab:
         def lab_wait(call: Call) -> Done:
             """Write a repository, then wait until the client goes away or the test lets go."""
             with call.begin() as tx:
-                tx.run("repository_put", id="rp_lab", path="/lab", name="lab", default_name="lab", now=call.now)
+                tx.run(
+                    "repository_put",
+                    id="rp_lab",
+                    path="/lab",
+                    name="lab",
+                    default_name="lab",
+                    actor="operator",
+                    now=call.now,
+                )
                 tx.event("lab.waited", "rp_lab")
                 self.started.set()
                 self._wait(call)

@@ -234,6 +234,18 @@ def test_the_doctor_knows_the_hosts_and_finds_tokens_that_others_can_read(progra
     assert "gta_secret" not in program.run("doctor").out
 
 
+def test_the_doctor_looks_for_the_judges_cli(program: Program, tmp_path: Path) -> None:
+    cli = tmp_path / "bin" / "claude"
+    program.environment["PATH"] = f"{cli.parent}:/usr/bin:/bin"
+    assert found(program, "claude") == (0, "note", "not found")
+    cli.parent.mkdir()
+    cli.write_text("#!/bin/sh\n")
+    cli.chmod(0o755)
+    assert found(program, "claude") == (0, "ok", f"{cli}; `crewhall judge health` asks it")
+    program.environment["CREWHALL_JUDGE_COMMAND"] = "/nowhere/claude"
+    assert found(program, "claude") == (1, "wrong", "/nowhere/claude is not there")
+
+
 @pytest.mark.parametrize("damage", ["no database at all", "pages", "schema"])
 def test_the_doctor_finds_a_damaged_database(program: Program, damage: str) -> None:
     program.here("agent", "register", "ada", "codex")

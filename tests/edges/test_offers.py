@@ -124,12 +124,13 @@ OF_WORK = [
     "catch_up",
     "leave_hall",
 ]
+OF_ALL = [*OF_WORK[: OF_WORK.index("join_hall")], "crewhall://reports/{id}", *OF_WORK[OF_WORK.index("join_hall") :]]
 
 
 @sqlite
 @each_era
 def test_the_lists_have_a_fixed_order_descriptions_and_a_time_to_live(live: Live, era: str) -> None:
-    assert listed(live, era) == listed(live, era) == OF_WORK
+    assert listed(live, era) == listed(live, era) == OF_ALL
     for method in ("resources/list", "resources/templates/list", "prompts/list"):
         result = mcp(live, era, method, {})["result"]
         (items,) = (value for value in result.values() if isinstance(value, list))

@@ -1,6 +1,8 @@
 """The pages in a real browser: signing in, what is shown, and what can never run."""
 
+import json
 import re
+import sys
 import urllib.parse
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, sync_playwright
 
+from crewhall.app import Origin
 from crewhall.identity import OPERATOR
 from tests.conftest import Clock, Live, eventually
 from tests.edges.wire import http
@@ -308,8 +311,11 @@ def test_the_rest_page_lists_every_tool(live: Live, visit: Start) -> None:
     at.page.goto(f"{live.url}/api/docs")
     tools = live.hub.registry.tools
     paths = [f"/api/v1/{'/'.join(tool.command)}" for tool in tools]
-    expect(at.page.locator("summary code")).to_have_text([*paths, "/api/v1/prs", "/api/v1/prs"])
-    methods = ["POST" if tool.changes else "GET" for tool in tools] + ["POST", "GET"]
+    behind = paths.index("/api/v1/pr/status") + 1
+    paths[behind:behind] = ["/api/v1/prs", "/api/v1/prs"]  # ways in of their own, with their family
+    expect(at.page.locator("summary code")).to_have_text(paths)
+    methods = ["POST" if tool.changes else "GET" for tool in tools]
+    methods[behind:behind] = ["POST", "GET"]
     expect(at.page.locator("summary .method")).to_have_text(methods)
     at.assert_clean()
 
@@ -323,3 +329,39 @@ def test_open_worktrees_are_shown_with_where_they_are_served(live: Live, visit: 
     row = page.get_by_role("region", name="Open worktrees").get_by_role("row").nth(1)
     expect(row).to_contain_text(str(tmp_path / "shop"))
     expect(row).to_contain_text(url)
+
+
+HALTS = """\
+import json
+verdict = {"task_id": "T-<b>7", "verdict": "CRITICAL_HALT", "blocking_issues": ["it deletes the backups"]}
+usage = {"input_tokens": 18_000, "output_tokens": 210}
+told = {"type": "result", "is_error": False, "result": json.dumps(verdict), "usage": usage, "total_cost_usd": 0.214}
+print(json.dumps(told))
+"""
+
+
+def test_what_the_judge_halts_is_said_at_the_top_until_it_goes_on(
+    serve: Callable[..., Live], visit: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "claude.py").write_text(HALTS)
+    live = serve(**{"judge.command": (sys.executable, str(tmp_path / "claude.py"))})
+    page = visit(live).sign_in()
+    expect(page.get_by_text("asks Claude for one")).to_be_visible()
+    expect(page.get_by_role("alert")).to_be_hidden()
+    workflow = call(live, "workflow_create", name="Dark mode", source_type="prompt", source_content="x")["id"]
+    tasks = [{"name": "t", "description": "d", "sequence": 1}]
+    call(live, "workflow_set_plan", id=workflow, plan={"summary": "s", "approach": "a", "tasks": tasks})
+    contract = {"task_id": "T-<b>7", "workflow_id": workflow, "specification": {"requirements": ["dark"]}}
+    more = {"acceptance_criteria": ["it is dark"], "changed_files": ["a.py"]}
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "contract.json").write_text(json.dumps(contract | more))
+    origin = Origin(directory=str(tmp_path / "shop"))
+    review = live.hub.call("claude_judge_review", {"contract_path": "contract.json"}, OPERATOR, origin=origin)
+    assert review["workflow_paused"]
+    expect(page.get_by_role("alert")).to_contain_text("stopped “Dark mode” over T-<b>7")
+    expect(page.get_by_role("alert")).to_contain_text(f"crewhall report get {review['report_id']} says why")
+    row = page.get_by_role("region", name="Judge's reports").get_by_role("row").nth(1)
+    for text in ("CRITICAL HALT", "T-<b>7", "review", "18,210 tokens, 0.21 USD"):
+        expect(row).to_contain_text(text)
+    call(live, "workflow_update_status", id=workflow, status="in_progress")
+    expect(page.get_by_role("alert")).to_be_hidden()

@@ -57,7 +57,7 @@ def test_a_seed_client_runs_a_workflow_with_commands_and_no_hub(database: str, t
         variable = "CREWHALL_DATABASE_URL" if "://" in database else "MCP_DATABASE_PATH"
         code, out = run_here(words, **{variable: database})
         body: Body = json.loads(out)
-        assert code == exit_code(body)
+        assert code == exit_code(tool, body)
         return body
 
     Story(ask, tmp_path / "shop").tell()

@@ -16,6 +16,7 @@ import pytest
 from mcp.shared.inbound import encode_header_value
 
 from crewhall.edges import cli
+from crewhall.edges.cli import RULED_NO
 from crewhall.errors import every_failure
 from tests.conftest import Live
 
@@ -99,7 +100,7 @@ def by_cli(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict
         words, check=False, input=json.dumps(arguments), env=environment, capture_output=True, text=True, timeout=60
     )
     body: dict[str, Any] = json.loads(done.stdout)
-    assert done.returncode == exit_code(body), done.stderr
+    assert done.returncode == exit_code(tool, body), done.stderr
     return body
 
 
@@ -124,13 +125,16 @@ def _by_command(live: Live, tool: str, words: list[str], token: str) -> dict[str
     whole = ["--home", str(announce(live)), "--json", *live.hub.registry.find(tool).command, *words]
     code, out = run_here(whole, CREWHALL_TOKEN=token)
     body: dict[str, Any] = json.loads(out)
-    assert code == exit_code(body), (code, body)
+    assert code == exit_code(tool, body), (code, body)
     return body
 
 
-def exit_code(body: dict[str, Any]) -> int:
+def exit_code(tool: str, body: dict[str, Any]) -> int:
     """What a command ends with that has this answer: one that was given nothing, such as a claim, must not go on."""
-    return EXIT_CODES[body["code"]] if "code" in body else 5 if body.get("success") is False else 0
+    if "code" in body or body.get("success") is False:
+        return EXIT_CODES[body.get("code", "CONFLICT")]
+    is_no = body.get("verdict", "PASS") != "PASS" or False in (body.get("valid"), body.get("available"))
+    return RULED_NO if tool.startswith("claude_") and (is_no or body.get("findings")) else 0
 
 
 EXIT_CODES = {failure.code: failure.exit_code for failure in every_failure()}

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tools.stubs.loopback import model
+from tools.stubs.loopback import Refused, model
 
 Json = dict[str, Any]
 USAGE = {"input_tokens": 1, "output_tokens": 1}
@@ -20,26 +20,37 @@ class Use:
     arguments: Json = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Problem:
+    """The API answers with an error, and no model is asked."""
+
+    status: int
+    kind: str = "api_error"
+
+
+Turn = Use | Problem | str
 # From what the person asked: the model's turns, each a tool to use, or at last what it says. A turn gets what the tool
 # before it gave: an object where that is JSON, else the text.
-Play = Generator["Use | str", Any, None]
+Play = Generator[Turn, Any, None]
 Script = Callable[[str], Play]
 
 
-def plays(script: Script, requests: list[Json] | None = None) -> AbstractContextManager[str]:
+def plays(script: Script, requests: list[Json] | None = None, usage: Json = USAGE) -> AbstractContextManager[str]:
     """Serve a model that plays the script for each thing asked of it; what a client takes for ANTHROPIC_BASE_URL.
 
     It has no memory of its own: the script begins anew with every request and is given the results in it, up to the
-    turn that is next. `requests` keeps all that the model was sent.
+    turn that is next. `requests` keeps all that the model was sent; each answer takes the tokens of `usage`.
     """
 
     def answer(request: Json) -> Iterable[Json]:
         if requests is not None:
             requests.append(request)
         turn = next_turn(script, request) if request.get("tools") else "done"
+        if isinstance(turn, Problem):
+            raise Refused(turn.status, {"type": "error", "error": {"type": turn.kind, "message": turn.kind}})
         number = sum(len(_blocks(message, "tool_use")) for message in request["messages"])
         block = _call(turn, number + 1) if isinstance(turn, Use) else _text(turn)
-        return _stream(str(request["model"]), *block)
+        return _stream(str(request["model"]), usage, *block)
 
     return model("/v1/messages", answer)
 
@@ -53,7 +64,7 @@ def calls_once(tool: str, arguments: Json) -> AbstractContextManager[str]:
     return plays(script)
 
 
-def next_turn(script: Script, request: Json) -> Use | str:
+def next_turn(script: Script, request: Json) -> Turn:
     """What the script has the model do after all that the request tells."""
     asked, given = told(request)
     play = script(asked)
@@ -107,12 +118,12 @@ def _text(text: str) -> tuple[Json, Json, str]:
     return {"type": "text", "text": ""}, {"type": "text_delta", "text": text}, "end_turn"
 
 
-def _stream(name: str, block: Json, delta: Json, reason: str) -> Iterator[Json]:
+def _stream(name: str, usage: Json, block: Json, delta: Json, reason: str) -> Iterator[Json]:
     """The events of an answer with one block of content."""
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": name, "content": [], "usage": USAGE}
+    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": name, "content": [], "usage": usage}
     yield {"type": "message_start", "message": message | {"stop_reason": None, "stop_sequence": None}}
     yield {"type": "content_block_start", "index": 0, "content_block": block}
     yield {"type": "content_block_delta", "index": 0, "delta": delta}
     yield {"type": "content_block_stop", "index": 0}
-    yield {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": USAGE}
+    yield {"type": "message_delta", "delta": {"stop_reason": reason, "stop_sequence": None}, "usage": usage}
     yield {"type": "message_stop"}

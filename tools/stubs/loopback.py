@@ -3,12 +3,19 @@
 import http.client
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
 Answer = Callable[[dict[str, Any]], Iterable[dict[str, Any]]]
+
+
+class Refused(Exception):
+    """A request is answered with this HTTP status and body."""
+
+    def __init__(self, status: int, body: dict[str, Any]) -> None:
+        self.status, self.body = status, json.dumps(body).encode()
 
 
 @contextmanager
@@ -35,15 +42,19 @@ class Quiet(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        with suppress(ConnectionError):  # who asked has ended
+            self.end_headers()
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nobody reads it."""
 
 
 def model(path: str, answer: Answer) -> AbstractContextManager[str]:
-    """A model's API: what is posted to this path is answered with a stream of events, all else with 404."""
+    """A model's API: what is posted to this path is answered with a stream of events, all else with 404.
+
+    `answer` may raise Refused, and may take its time.
+    """
 
     class Model(Quiet):
         def do_POST(self) -> None:
@@ -51,8 +62,11 @@ def model(path: str, answer: Answer) -> AbstractContextManager[str]:
             if self.path.partition("?")[0] != path:
                 self.answer(404, "application/json", b"{}")
                 return
-            events = (f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in answer(request))
-            self.answer(200, "text/event-stream", "".join(events).encode())
+            try:
+                events = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in answer(request))
+                self.answer(200, "text/event-stream", events.encode())
+            except Refused as refused:
+                self.answer(refused.status, "application/json", refused.body)
 
         def do_GET(self) -> None:
             self.answer(404, "application/json", b"{}")

@@ -4,7 +4,7 @@ import http.client
 import json
 import os
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,9 @@ from crewhall.config import Settings
 from crewhall.edges.meeting import directory, directory_told, told_variables
 from crewhall.edges.notices import CONNECT_SECONDS, running_hubs
 from crewhall.errors import Unauthorized, Unavailable
+
+EVENTS = "text/event-stream"
+Told = Callable[[float, float | None, str | None], None]  # is told how far a call is
 
 
 class Hall:
@@ -23,6 +26,8 @@ class Hall:
         self.url = self.urls[0] if self.urls else None
         # An empty CREWHALL_TOKEN is a wrong token, never none: a script's unset variable must not make an operator.
         self._directory = directory_told(directory())
+        # A hub that lives says something about a long call more often than that.
+        self.silence_seconds = max(60.0, 4 * settings["tool.progress"])
         self._token = os.environ.get("CREWHALL_TOKEN", _operator_token(settings.home))
 
     def tools(self) -> list[dict[str, Any]]:
@@ -36,15 +41,19 @@ class Hall:
 
         return described_tools()
 
-    def call(self, tool: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-        """The tool's body, and whether it succeeded."""
+    def call(
+        self, tool: Mapping[str, Any], arguments: Mapping[str, Any], told: Told = lambda *progress: None
+    ) -> tuple[dict[str, Any], bool]:
+        """The tool's body, and whether it succeeded; the progress of a long one goes to `told`."""
         if self.url is not None:
             variables = told_variables(os.environ) if tool.get("family") == "pulls" else {}
-            status, body = self.ask("POST", f"/api/v1/{'/'.join(tool['command'])}", arguments, variables)
+            path, heard = f"/api/v1/{'/'.join(tool['command'])}", told if tool.get("long") else None
+            status, body = self.ask("POST", path, arguments, variables, heard)
             return body, status == 200
         from crewhall.edges.local import call_here
 
-        return call_here(self.settings, tool["name"], arguments, os.environ.get("CREWHALL_TOKEN"), self._directory)
+        token = os.environ.get("CREWHALL_TOKEN")
+        return call_here(self.settings, tool["name"], arguments, token, self._directory, told)
 
     def ask(
         self,
@@ -52,28 +61,26 @@ class Hall:
         path: str,
         arguments: Mapping[str, Any] | None = None,
         variables: Mapping[str, str] | None = None,
+        told: Told | None = None,
     ) -> tuple[int, dict[str, Any]]:
         """The hub's HTTP status and body. Raises Unavailable when it breaks off.
 
-        `variables` are what the client's environment says about this call.
+        `variables` are what the client's environment says about this call. With `told` it may take as long as it likes,
+        if it tells of its progress.
         """
         assert self.url is not None
         place = urllib.parse.urlsplit(self.url)
         connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=CONNECT_SECONDS)
-        headers = {"Content-Type": "application/json"}
-        if self._directory is not None:
-            headers["X-Crewhall-Directory"] = urllib.parse.quote(self._directory)
-        if variables:
-            headers["X-Crewhall-Variables"] = urllib.parse.quote(json.dumps(variables))
-        if self._token is not None:
-            headers["Authorization"] = f"Bearer {self._token}"
+        headers = self._headers(variables) | ({"Accept": EVENTS} if told else {})
         try:
             connection.connect()
             assert connection.sock is not None
-            connection.sock.settimeout(self.settings["tool.timeout"] + 30)
+            connection.sock.settimeout(self.silence_seconds if told else self.settings["tool.timeout"] + 30)
             connection.request(method, path, json.dumps(arguments) if arguments is not None else None, headers)
             answer = connection.getresponse()
-            body: dict[str, Any] = json.loads(answer.read())
+            if told and answer.headers.get_content_type() == EVENTS:
+                return _answer(answer, told)
+            return answer.status, json.loads(answer.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise Unavailable(
                 f"the hub at {self.url} broke off: {error}",
@@ -81,7 +88,31 @@ class Hall:
             ) from None
         finally:
             connection.close()
-        return answer.status, body
+
+    def _headers(self, variables: Mapping[str, str] | None) -> dict[str, str]:
+        headers = {"Content-Type": "application/json"}
+        if self._directory is not None:
+            headers["X-Crewhall-Directory"] = urllib.parse.quote(self._directory)
+        if variables:
+            headers["X-Crewhall-Variables"] = urllib.parse.quote(json.dumps(variables))
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        return headers
+
+
+def _answer(lines: Iterable[bytes], told: Told) -> tuple[int, dict[str, Any]]:
+    """The status and body at the end of a stream of events (reply.py). Raises ValueError when there is no such end."""
+    name = ""
+    for line in lines:
+        field, _, value = line.decode().rstrip("\n").partition(": ")
+        if field == "event":
+            name = value
+        elif field == "data":
+            data = json.loads(value)
+            if name == "answer":
+                return data["status"], data["body"]
+            told(data["progress"], data["total"], data["message"])
+    raise ValueError("it ended without an answer")
 
 
 def _operator_token(home: Path) -> str | None:

@@ -19,6 +19,7 @@ from crewhall.config import from_environment
 from crewhall.edges import show
 from crewhall.edges.ask import Hall
 from crewhall.edges.notices import running_hubs
+from crewhall.edges.progress_line import ProgressLine
 from crewhall.edges.words import arguments_of
 from crewhall.errors import Conflict, Failure, InvalidInput, NotFound, Unavailable, every_failure
 
@@ -39,6 +40,8 @@ usage: crewhall [--home DIR] [--json] [--debug] <command> …
 
   <noun> <verb> …                any tool; `crewhall <noun>` lists the verbs, `--help` after one explains it
 """
+INTERRUPTED = 130
+RULED_NO = 9  # the judge was asked, and its answer is not PASS, valid or without findings
 BRIDGES = ("mcp", "mcp-server")  # commands that __main__ takes before this file is read
 FLAGS = {"--json": False, "--debug": False, "--help": False, "-h": False, "--version": False, "--home": True}
 
@@ -65,7 +68,7 @@ def run(words: list[str]) -> int:
             raise
         return tell(Unavailable(str(error), hint="Look at the path and its permissions, then try again.").body(), flags)
     except KeyboardInterrupt:
-        return 130
+        return INTERRUPTED
 
 
 def split_flags(words: list[str]) -> tuple[dict[str, str], list[str]]:
@@ -149,19 +152,32 @@ def tool_command(hall: Hall, flags: dict[str, str], rest: list[str], asks_help: 
     tool = verbs[verb]
     if asks_help:
         return say(show.usage(tool))
-    body, succeeded = hall.call(tool, arguments_of(tool, rest[2:]))
+    arguments = arguments_of(tool, rest[2:])
+    try:
+        with ProgressLine(sys.stderr) as told:
+            body, succeeded = hall.call(tool, arguments, told)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"crewhall: interrupted; {noun} {verb} was told to stop, so look before you repeat it\n")
+        return INTERRUPTED
     if not succeeded:
         return tell(body, flags)
     say(json.dumps(body, ensure_ascii=False) if "--json" in flags else show.result(body))
-    return _exit_code(body)
+    return _exit_code(noun, body)
 
 
-def _exit_code(body: Mapping[str, Any]) -> int:
-    """`task claim … && work` and `project run test && …` must not go on when they should not."""
+def _exit_code(noun: str, body: Mapping[str, Any]) -> int:
+    """`task claim … && work`, `project run test && …` and `judge review … && merge` go on only when they should."""
     if body.get("success") is False:
         return Conflict.exit_code
+    if noun == "judge" and _is_no(body):
+        return RULED_NO
     code = body.get("exit_code", 0)
     return code if code in range(256) else 1
+
+
+def _is_no(body: Mapping[str, Any]) -> bool:
+    is_open = body.get("verdict", "PASS") != "PASS" or body.get("available") is False
+    return is_open or body.get("valid") is False or bool(body.get("findings_count"))
 
 
 # Commands about the hall itself

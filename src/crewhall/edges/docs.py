@@ -41,8 +41,9 @@ def pages(tools: Registry) -> dict[str, str]:
 
 
 def _addresses(tool: Tool) -> dict[str, Any]:
-    """Where else a tool is: its resources, and the route that its seed asks for, if it does."""
-    return {"resources": list(tool.resources)} | ({"route": list(tool.route)} if tool.route else {})
+    """Where else a tool is: its resources; the route and the names that its seed asks for, if it does."""
+    further = {"route": tool.route, "aliases": tool.aliases}
+    return {"resources": list(tool.resources)} | {name: list(told) for name, told in further.items() if told}
 
 
 def _snapshot(declared: dict[str, Any]) -> str:
@@ -83,9 +84,10 @@ def _tool(tool: Tool) -> str:
     noun, verb = tool.command
     method = "POST" if tool.changes else "GET or POST"
     who = "" if "agent" in tool.who else f" For: {', '.join(tool.who)}."
+    also = f" Also called {', '.join(f'`{alias}`' for alias in tool.aliases)}." if tool.aliases else ""
     route = f"`{tool.route[0]} {PREFIX}/{tool.route[1]}` · " if tool.route else ""
     ways = f"`{method} {PREFIX}/{noun}/{verb}` · {route}`crewhall {noun} {verb}`"
-    head = f"### `{tool.name}`\n\n{tool.description}{who}\n\n{ways}\n"
+    head = f"### `{tool.name}`\n\n{tool.description}{who}{also}\n\n{ways}\n"
     return "\n".join([head, _given(tool), _table("result", _fields(tool.output_schema, starred=False))])
 
 
@@ -193,6 +195,9 @@ and the hint, or with `--json` the body, and ends with the exit code.
 ```
 
 `recoverable` says whether doing what the hint says can make the same call succeed. Bad input never changes state.
+
+An answer that is no failure can end a command with another code than 0, too: 5 when it has `success: false`, such as a
+claim that came too late; a recipe's own code; 9 when the judge's answer is not PASS, not valid, or has findings.
 """
 
 

@@ -1,5 +1,6 @@
 """What may be wrong with a hall on this machine, each with its finding and a way out."""
 
+import os
 import platform
 import shutil
 import stat
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pysqlite3.dbapi2 as sqlite3
 
-from crewhall.config import Settings
+from crewhall.config import BY_KEY, Settings
 from crewhall.errors import Failure
 from crewhall.store.migrate import steps
 from crewhall.store.open import connect
@@ -30,6 +31,7 @@ def examine(settings: Settings, hubs: list[str]) -> list[Finding]:
         lambda: _database(settings),
         lambda: _token(settings.home),
         lambda: _hosts(settings),
+        lambda: _claude(settings),
         lambda: _hub(hubs),
     ]
     return [check() for check in checks]
@@ -135,6 +137,20 @@ def _hosts(settings: Settings) -> Finding:
     if not named:
         return _finding("note", "hosts", "none is set up for pulls here", "docs/operating.md says how.")
     return _finding("ok", "hosts", f"{' and '.join(named)}; `crewhall pr health` asks them")
+
+
+def _claude(settings: Settings) -> Finding:
+    """Whether the judge's CLI is there, by its name alone; `crewhall judge health` asks it."""
+    command = settings["judge.command"]
+    path = shutil.which(command[0])
+    if path is None and command != BY_KEY["judge.command"].default:
+        return _finding("wrong", "claude", f"{command[0]} is not there", "Mend the setting judge.command.")
+    if path is None:
+        return _finding("note", "claude", "not found", "Install Claude Code and log in, if the judge shall be asked.")
+    if settings["judge.skip_permissions"] and os.geteuid() == 0 and len(command) == 1:
+        return _finding("note", "claude", f"{path} does not skip permissions for root",
+                        "docs/operating.md says how it runs as another user.")  # fmt: skip
+    return _finding("ok", "claude", f"{path}; `crewhall judge health` asks it")
 
 
 def _hub(urls: list[str]) -> Finding:

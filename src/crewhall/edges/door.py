@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from crewhall.app import NOWHERE, Hub, Origin, Stop
-from crewhall.edges.threads import Job, Threads
+from crewhall.edges.threads import Apart, Job, Threads
 from crewhall.errors import Failure, Internal, TimedOut, Unavailable
 from crewhall.identity import Actor, Credentials
 
@@ -61,6 +61,7 @@ class Door:
         self.hub = hub
         self._short = Threads(hub.settings["tool.threads"], "crewhall-call")
         self._long = Threads(hub.settings["tool.long_threads"], "crewhall-long")
+        self._apart = Apart("crewhall-unhurried")
         self._running: dict[Stop, Job[Answer]] = {}
         self._worktrees: dict[Stop, str | None] = {}  # of the running calls
         self.is_stopping = False
@@ -81,15 +82,16 @@ class Door:
         tool = self.hub.registry.find(name)
         if tool.quick and self.hub.store.is_local:
             return call(self.hub, name, arguments, actor, edge=edge, origin=origin)
-        seconds = self.hub.settings["tool.timeout"]
+        seconds = self.hub.seconds_for(tool)
         stop = Stop(seconds)
         told = Told(report, self.hub.settings["tool.progress"]) if report else None
-        job = (self._long if tool.long else self._short).start(
+        threads = self._apart if tool.unhurried else self._long if tool.long else self._short
+        job = threads.start(
             lambda: call(self.hub, name, arguments, actor, edge=edge, stop=stop, progress=told, origin=origin)
         )
         self._running[stop] = job
         self._worktrees[stop] = origin.worktree
-        too_late = asyncio.get_running_loop().call_later(seconds + STUCK_SECONDS, job.abandon, _stuck())
+        too_late = seconds and asyncio.get_running_loop().call_later(seconds + STUCK_SECONDS, job.abandon, _stuck())
         try:
             answer = await job.result()
             if told is not None:
@@ -102,7 +104,8 @@ class Door:
             await job.ended()
             raise
         finally:
-            too_late.cancel()
+            if too_late:
+                too_late.cancel()
             del self._running[stop], self._worktrees[stop]
             if told is not None:
                 told.end()
@@ -134,10 +137,9 @@ class Door:
         while self._running and loop.time() < end:
             await asyncio.sleep(0.02)
         for stop in self._running:
-            stop.cancel()
-        ended = [
-            await loop.run_in_executor(None, threads.close, STUCK_SECONDS) for threads in (self._short, self._long)
-        ]
+            stop.cancel("the hub was stopped during this call")
+        every = (self._short, self._long, self._apart)
+        ended = [await loop.run_in_executor(None, threads.close, STUCK_SECONDS) for threads in every]
         for job in self._running.values():
             job.abandon(_stuck())
         return all(ended)

@@ -1,13 +1,14 @@
 """What the command line does in its own process, when no hub is there to ask. Imports everything; see cli.py."""
 
 import os
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from crewhall.app import Hub, Origin
+from crewhall.app import Hub, Origin, Progress, Stop
 from crewhall.config import Settings
 from crewhall.edges import door, logs
 from crewhall.edges.live import PAGE, WAIT_SECONDS, newest_event
@@ -37,14 +38,46 @@ def serve_here(settings: Settings, say: Callable[[str], object], lock: int | Non
 
 
 def call_here(
-    settings: Settings, name: str, arguments: Mapping[str, Any], token: str | None, directory: str | None = None
+    settings: Settings,
+    name: str,
+    arguments: Mapping[str, Any],
+    token: str | None,
+    directory: str | None = None,
+    told: Progress | None = None,
 ) -> tuple[dict[str, Any], bool]:
+    """The tool's body, and whether it succeeded; progress goes to `told`. Raises KeyboardInterrupt."""
     origin = Origin(directory_told(directory), variables=told_variables(os.environ))
     with closing(Hub(settings, registry())) as hub:
         # Who may read the hall's own files has the operator's token, which a command shows to a hub.
         actor = replace(OPERATOR, proof="token") if token is None else hub.identify(Credentials(token=token))
-        answer = door.call(hub, name, arguments, actor, edge="cli", origin=origin)
+        stop = Stop(hub.seconds_for(hub.registry.find(name)))
+        answer = _unless_interrupted(
+            stop, lambda: door.call(hub, name, arguments, actor, edge="cli", stop=stop, progress=told, origin=origin)
+        )
     return answer.body, answer.failure is None
+
+
+def _unless_interrupted(stop: Stop, work: Callable[[], door.Answer]) -> door.Answer:
+    """What the work gives. Ctrl-C tells it to stop and waits for its end; a second Ctrl-C does not wait.
+
+    Raises KeyboardInterrupt, unless the work had succeeded by then.
+    """
+    answers: list[door.Answer] = []
+    is_done = threading.Event()  # a join that is interrupted takes its thread for ended
+
+    def do() -> None:
+        answers.append(work())
+        is_done.set()
+
+    threading.Thread(target=do, daemon=True).start()
+    try:
+        is_done.wait()
+    except KeyboardInterrupt:
+        stop.cancel()
+        is_done.wait()
+        if answers[0].failure is not None:
+            raise
+    return answers[0]
 
 
 def status_here(settings: Settings) -> dict[str, Any]:

@@ -179,4 +179,5 @@ def as_mcp(tool: Tool) -> McpTool:
             idempotent_hint=tool.idempotent or not tool.changes,
             open_world_hint=tool.outward,
         ),
+        _meta={"crewhall/aliases": list(tool.aliases)} if tool.aliases else None,
     )

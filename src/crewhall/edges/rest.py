@@ -5,21 +5,21 @@ The routes are mechanical: `agent_register` is `POST /api/v1/agent/register` as 
 `/api/openapi.json` describes them.
 """
 
-import asyncio
 import json
-from collections.abc import Coroutine
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from crewhall import __version__
 from crewhall.app import Origin
-from crewhall.edges.door import Answer, Door
+from crewhall.edges.door import Door
 from crewhall.edges.guard import credentials, refusal
 from crewhall.edges.meeting import directory_told, told_variables
+from crewhall.edges.reply import EVENTS, reply
 from crewhall.edges.words import typed
 from crewhall.errors import Failure, InvalidInput, NotFound, every_failure
 from crewhall.identity import Actor
@@ -58,7 +58,7 @@ class RestEdge:
         await self._actor(request)
         return JSONResponse({"tools": [described(tool) for tool in self.registry.tools]})
 
-    async def _routed(self, request: Request) -> JSONResponse:
+    async def _routed(self, request: Request) -> Response:
         method = "GET" if request.method == "HEAD" else request.method
         tool = self._routes[method, request.url.path.removeprefix(f"{PREFIX}/")]
         return await self._call(request, await self._actor(request), tool)
@@ -66,7 +66,7 @@ class RestEdge:
     async def _actor(self, request: Request) -> Actor:
         return await self.door.actor(credentials(request.scope, self.door.hub.settings))
 
-    async def _tool(self, request: Request) -> JSONResponse:
+    async def _tool(self, request: Request) -> Response:
         actor = await self._actor(request)
         command = (request.path_params["noun"], request.path_params["verb"])
         tool = self._commands.get(command)
@@ -76,15 +76,13 @@ class RestEdge:
             )
         return await self._call(request, actor, tool)
 
-    async def _call(self, request: Request, actor: Actor, tool: Tool) -> JSONResponse:
+    async def _call(self, request: Request, actor: Actor, tool: Tool) -> Response:
         try:
             arguments = await _arguments(tool, request)
         except Failure as failure:
             return refusal(failure, tool.name)
-        answer = await while_listening(
-            request, self.door.answer(tool.name, arguments, actor, "rest", origin=_origin(request, actor))
-        )
-        return JSONResponse(answer.body, answer.failure.status if answer.failure else 200)
+        coming = partial(self.door.answer, tool.name, arguments, actor, "rest", origin=_origin(request, actor))
+        return await reply(request, coming)
 
 
 def _origin(request: Request, actor: Actor) -> Origin:
@@ -106,29 +104,6 @@ def _variables(text: str) -> dict[str, str]:
     if not isinstance(told, dict):
         return {}
     return told_variables({name: value for name, value in told.items() if isinstance(value, str)})
-
-
-async def while_listening(request: Request, coming: Coroutine[Any, Any, Answer]) -> Answer:
-    """The answer, if the client stays to hear it; a client that leaves cancels its call."""
-    answering = asyncio.ensure_future(coming)
-    leaving = asyncio.ensure_future(_gone(request))
-    try:
-        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        leaving.cancel()
-        if not answering.done():
-            answering.cancel()
-    if leaving.done() and not leaving.cancelled() and (error := leaving.exception()) is not None:
-        raise error  # what it sent instead of leaving was refused
-    try:
-        return await answering
-    except asyncio.CancelledError:
-        raise ClientDisconnect from None
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _arguments(tool: Tool, request: Request) -> dict[str, Any]:
@@ -162,6 +137,7 @@ def described(tool: Tool) -> dict[str, Any]:
         "acting": tool.acting,
         "description": tool.description,
         "changes": tool.changes,
+        "long": tool.long or tool.unhurried,
         "who": list(tool.who),
         "profiles": list(tool.profiles),
         "input_schema": tool.input_schema,
@@ -176,7 +152,7 @@ def openapi(registry: Registry) -> dict[str, Any]:
         "info": {
             "title": "Crewhall",
             "version": __version__,
-            "description": "A coordination hall for coding agents.",
+            "description": _ABOUT,
         },
         "paths": {f"{PREFIX}/{'/'.join(tool.command)}": _operations(tool) for tool in registry.tools}
         | _further(registry),
@@ -185,6 +161,12 @@ def openapi(registry: Registry) -> dict[str, Any]:
     }
 
 
+_ABOUT = f"""\
+A coordination hall for coding agents.
+
+A POST with `Accept: {EVENTS}` is answered by events: `progress` (`{{progress, total, message}}`) while it runs,
+at last `answer` (`{{status, body}}`), which is what the plain answer would have been.
+"""
 _SCHEME = {"type": "http", "scheme": "bearer", "description": "An operator's or agent's token."}
 
 

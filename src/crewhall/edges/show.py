@@ -116,6 +116,11 @@ def _text(name: str, value: Any) -> str:
     if isinstance(value, dict) and value and all(isinstance(one, int) for one in value.values()):
         value = ", ".join(f"{key} {one}" for key, one in value.items())
     text = value.removesuffix("\n") if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return harmless(text)
+
+
+def harmless(text: str) -> str:
+    """A stranger's text on one line, without what would steer a terminal."""
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 

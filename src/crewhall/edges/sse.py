@@ -11,12 +11,13 @@ from contextlib import suppress
 
 import anyio
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 
 from crewhall.edges.caller import Caller
 from crewhall.edges.conversation import Conversation
 from crewhall.edges.mcp import McpEdge
+from crewhall.edges.reply import event, event_stream
 from crewhall.errors import NotFound
 
 KEEP_ALIVE_SECONDS = 15.0
@@ -46,17 +47,16 @@ class SseEdge:
 
     async def open(self, request: Request) -> Response:
         who = await self._caller(request)
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         is_newer = "mcp-protocol-version" in request.headers  # from 2025 on the stream brings no answers
-        return StreamingResponse(self._events(who, is_newer), headers=headers, media_type="text/event-stream")
+        return event_stream(self._events(who, is_newer))
 
     async def _events(self, who: Caller, is_newer: bool) -> AsyncIterator[str]:
         name, stream = secrets.token_urlsafe(24), Stream(self._edge, who)
         self._streams[name] = stream
         try:
-            yield ": here\n\n" if is_newer else f"event: endpoint\ndata: {self._path}/{name}\n\n"
+            yield ": here\n\n" if is_newer else event("endpoint", f"{self._path}/{name}")
             async for line in stream.lines():
-                yield f"event: message\ndata: {line}\n\n" if line else ": still here\n\n"
+                yield event("message", line) if line else ": still here\n\n"
         finally:
             del self._streams[name]
             with anyio.CancelScope(shield=True):

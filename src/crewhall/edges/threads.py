@@ -7,7 +7,7 @@ A call costs a millisecond, so the way to its thread and back must cost little: 
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -61,6 +61,25 @@ class Job(Generic[ResultT]):
                     await self._end_seen.wait()
 
 
+class Apart:
+    """A thread for each job, for those that wait in a line of their own."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._threads: set[threading.Thread] = set()
+
+    def start(self, function: Callable[[], ResultT]) -> Job[ResultT]:
+        job = Job(function)
+        thread = threading.Thread(target=job.run, name=self._name, daemon=True)
+        self._threads = {one for one in self._threads if one.is_alive()} | {thread}
+        thread.start()
+        return job
+
+    def close(self, seconds: float) -> bool:
+        """Let the threads finish; whether all of them did in that time."""
+        return _joined(self._threads, seconds)
+
+
 class Threads:
     """So many threads that take jobs in the order in which they came."""
 
@@ -83,7 +102,11 @@ class Threads:
         """Let the threads finish what was given to them, and end; whether all of them did in that time."""
         for _ in self._threads:
             self._jobs.put(None)
-        end = time.monotonic() + seconds
-        for thread in self._threads:
-            thread.join(max(0.0, end - time.monotonic()))
-        return not any(thread.is_alive() for thread in self._threads)
+        return _joined(self._threads, seconds)
+
+
+def _joined(threads: Collection[threading.Thread], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    return not any(thread.is_alive() for thread in threads)

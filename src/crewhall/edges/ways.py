@@ -120,10 +120,10 @@ class NewHub:
 def hub_environment(environ: Any) -> dict[str, str]:
     """The environment for a hub that a bridge starts: nothing that is one client's alone.
 
-    Tokens, hosts and scope of pulls are for all clients: such a hub has them from config.toml.
+    Tokens, hosts and scope of pulls, and how the judge is run, are for all clients: they are in config.toml.
     """
     own = ("CREWHALL_TOKEN", *CLIENT_VARIABLES)
-    theirs = (*SESSIONS, "CREWHALL_PULLS_")
+    theirs = (*SESSIONS, "CREWHALL_PULLS_", "CREWHALL_JUDGE_")
     return {name: value for name, value in environ.items() if name not in own and not name.startswith(theirs)}
 
 

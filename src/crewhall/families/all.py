@@ -1,5 +1,7 @@
 """The list of families; a new one is a line here."""
 
+from crewhall.families.judge import tools as judge_tools
+from crewhall.families.judge.family import judge
 from crewhall.families.project import sources_files, sources_git, sources_programs, tools_just, tools_worktree
 from crewhall.families.project import tools_context as project_context
 from crewhall.families.project import tools_file as project_file
@@ -30,7 +32,7 @@ from crewhall.families.work import (
 from crewhall.families.work.family import work
 from crewhall.tool import Family, Registry
 
-FAMILIES: list[Family] = [work, project, pulls]
+FAMILIES: list[Family] = [work, project, pulls, judge]
 DECLARING = (
     tools_repository,
     tools_agent,
@@ -59,6 +61,7 @@ DECLARING = (
     tools_just,
     pulls_tools,
     pulls_settle,
+    judge_tools,
 )
 
 

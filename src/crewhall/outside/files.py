@@ -88,6 +88,12 @@ def opened(root: str) -> Iterator[Top]:
         yield Top(root, descriptor)
 
 
+def way_to(found: Found, path: str) -> str:
+    """How a child begins in an open directory, whatever is at its path by then; where there is no way, that path."""
+    way = f"/proc/self/fd/{found.descriptor}"
+    return way if os.path.isdir(way) else path
+
+
 def pieces(found: Found) -> Iterator[bytes]:
     """The bytes of a file, piece by piece. Raises Unavailable."""
     try:

@@ -3,11 +3,12 @@ Other programs, run to their end: no shell, no terminal, a limit of time and of 
 
     run(words, *, cwd, env=None, stdin=b"", seconds, most_bytes, stop=None, keep=(), called=None)
         -> Ended(code, out, err, left_out, …)       a quick helper such as git; its time being over is a failure
-    run_long(words, *, cwd, env=None, stdin=b"", seconds, most_bytes, stop=None, called=None, merged=False, heard=None)
+    run_long(words, *, cwd, env=None, stdin=b"", seconds, most_bytes, stop=None, called=None, merged=False, heard=None,
+             grace=GRACE)
         -> Ended(…, is_late, left_behind)           a program of strangers that may take long; that is an answer
 
 A child leads a session and a process group of its own, so it can't ask for a password at a terminal. When its time is
-over or its caller gives up, the group is asked to end (git then removes its lock files) and killed GRACE seconds later.
+over or its caller gives up, the group is asked to end (git then removes its lock files) and killed after some grace.
 What a long one started outside its group is found by a mark and ended too (strays.py; on macOS the group alone).
 """
 
@@ -101,6 +102,7 @@ def run_long(
     called: str | None = None,
     merged: bool = False,
     heard: Heard | None = None,
+    grace: float = GRACE,
 ) -> Ended:
     """Run a program until it ends or its time is over, and end whatever it has started, wherever that went.
 
@@ -116,7 +118,7 @@ def run_long(
         try:
             is_in_time = _attend(talk, began + seconds, stop, heard)
         finally:
-            left_behind = _sweep(talk, mark)
+            left_behind = _sweep(talk, mark, grace)
         return _ended(talk, began, is_late=not is_in_time, left_behind=left_behind)
 
 
@@ -166,12 +168,12 @@ def _attend(talk: Talk, deadline: float, stop: Stop | None, heard: Heard | None 
     return True
 
 
-def _sweep(talk: Talk, mark: str | None = None) -> int:
-    """Read the rest, and end what is left: asked first, killed GRACE seconds later. How many with the mark were left.
+def _sweep(talk: Talk, mark: str | None = None, grace: float = GRACE) -> int:
+    """Read the rest, and end what is left: asked first, killed `grace` seconds later. How many with the mark were left.
 
     Without a mark that is the child's group alone.
     """
-    deadline, strays = time.monotonic() + GRACE, Strays(mark) if mark else None
+    deadline, strays = time.monotonic() + grace, Strays(mark) if mark else None
     if talk.child.poll() is None:
         _signal(talk.child, signal.SIGTERM)
         if strays:

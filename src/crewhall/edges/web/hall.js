@@ -4,6 +4,7 @@ const EVENTS_SHOWN = 60;
 const ROWS_SHOWN = 1000;
 const WORKFLOWS_SHOWN = 30; // the newest
 const WORKTREES_SHOWN = 30;
+const REPORTS_SHOWN = 20;
 const ORDER = ["busy", "online", "offline"];
 const GATHER_MS = 200; // events that come this close together are one reason to fetch the tables
 const TABLES_MS = 12000; // a heartbeat that changes no status is no event
@@ -79,6 +80,24 @@ function finished(workflow) {
   return cell;
 }
 
+function ruling(report) {
+  const cell = element("td");
+  const word = report.verdict ?? (report.error.length > 20 ? "failed" : report.error);
+  cell.append(element("span", word.replace("_", " "), `state ${report.verdict ?? "failed"}`));
+  cell.title = report.error ?? "";
+  return cell;
+}
+
+// What the judge stopped, until a person lets it go on.
+function showHalts(reports, workflows) {
+  const paused = new Map(workflows.filter((one) => one.status === "paused").map((one) => [one.id, one]));
+  const halts = reports.filter((one) => paused.has(one.workflow_id));
+  at("halts").replaceChildren(...halts.map((one) => element(
+    "p", `CRITICAL HALT: the judge stopped “${paused.get(one.workflow_id).name}” over ${one.subject}. crewhall report get ${one.id} says why.`,
+  )));
+  at("halts").hidden = halts.length === 0;
+}
+
 const names = new Map();
 
 function nameSubjects() {
@@ -88,9 +107,10 @@ function nameSubjects() {
 }
 
 async function showTables() {
-  const [agents, repositories, workflows, worktrees] = await Promise.all([
+  const [agents, repositories, workflows, worktrees, reports, halts] = await Promise.all([
     all("agent/list", "agents"), all("repository/list", "repositories"), ask("workflow/list", { limit: WORKFLOWS_SHOWN }),
-    ask("worktree/list", { limit: WORKTREES_SHOWN }),
+    ask("worktree/list", { limit: WORKTREES_SHOWN }), ask("report/list", { limit: REPORTS_SHOWN }),
+    ask("report/list", { limit: REPORTS_SHOWN, verdict: "CRITICAL_HALT" }),
   ]);
   agents.agents.sort((one, other) => ORDER.indexOf(one.status) - ORDER.indexOf(other.status));
   fill("agents", agents.agents, agents.total, (agent) => [
@@ -99,7 +119,13 @@ async function showTables() {
   at("agents-how").hidden = agents.total > 0;
   for (const one of [...agents.agents, ...repositories.repositories, ...workflows.workflows]) names.set(one.id, one.name);
   for (const one of worktrees.worktrees) names.set(one.id, one.path.split("/").pop());
+  for (const one of reports.reports) names.set(one.id, `${one.kind} of ${one.subject}`);
   nameSubjects();
+  showHalts(halts.reports, workflows.workflows);
+  fill("reports", reports.reports, reports.spent.reports, (one) => [
+    ruling(one), titled(one.subject, `${one.subject}, ${one.id}`), one.kind,
+    `${(one.input_tokens + one.output_tokens).toLocaleString()} tokens, ${one.cost_usd.toFixed(2)} USD`, ago(one.created_at),
+  ]);
   fill("workflows", workflows.workflows, workflows.total, (one) => [titled(one.name, `${one.name}, ${one.id}`), status(one), finished(one)]);
   fill("worktrees", worktrees.worktrees, worktrees.total, (one) => [
     element("td", one.path, "mono"), element("td", one.url ?? one.mcp.last_error, one.url ? "mono" : "soft"), one.mcp.connected_clients,

@@ -14,7 +14,7 @@ SELECT id, name, status, status_reason, source_type, source_ref, source_content,
 
 -- name: workflow_lock
 -- A workflow's changing parts, held until commit: whoever changes one of its tasks holds it.
-SELECT id, status, max_parallel_tasks, task_count, finished_count, completed_count, started_at, repository_path,
+SELECT id, status, status_reason, max_parallel_tasks, task_count, finished_count, completed_count, started_at, repository_path,
        auto_create_workspaces
   FROM workflow WHERE id = :id {for_update};
 

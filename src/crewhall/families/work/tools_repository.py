@@ -31,7 +31,9 @@ def make_known(tx: Tx, path: str, name: str | None, now: int) -> str:
     """The id of the repository at a path, which the hall knows from now on."""
     before, made = tx.one("repository_get", path=path), new_id("rp")
     default = posixpath.basename(path) or path
-    row = tx.one("repository_put", id=made, path=path, name=name, default_name=default, now=now)
+    assert tx.work is not None
+    told = {"path": path, "name": name, "default_name": default, "actor": tx.work.actor}
+    row = tx.one("repository_put", id=made, now=now, **told)
     assert row is not None
     kept: str = row["id"]
     if kept == made:

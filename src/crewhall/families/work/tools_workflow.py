@@ -14,6 +14,7 @@ from crewhall.app import Call
 from crewhall.errors import InvalidState, NotFound
 from crewhall.families.work.claims import put_back, settle_agent
 from crewhall.families.work.family import work
+from crewhall.families.work.halting import refuse_lifting
 from crewhall.families.work.lookup import found, locked
 from crewhall.families.work.model import Done, Limit, Name, Offset, Path, TaskId
 from crewhall.families.work.model_task import (
@@ -224,6 +225,7 @@ def workflow_update_status(
     with call.begin() as tx:
         before = locked(tx, "workflow", id)
         refuse_workflow_step(before, status)
+        refuse_lifting(call, before)
         tx.run("workflow_status_set", id=id, status=status, reason=reason, now=call.now)
         if status == "abandoned":
             _free_all(tx, id, call.now)

@@ -1,0 +1,50 @@
+"""A task's contract, as it is read: every field that is wrong is named, and what it says of the hall is true."""
+
+from pydantic import ValidationError
+
+from crewhall.app import Call
+from crewhall.errors import InvalidInput
+from crewhall.families.judge.desk import Desk, read
+from crewhall.families.judge.model import Contract
+from crewhall.families.judge.question import Link
+from crewhall.families.judge.rules_answer import problems
+from crewhall.families.judge.rules_prompt import Paper
+from crewhall.outside.strict import strict_json
+
+SHAPE = (
+    'A contract is {"task_id": "…", "specification": {"requirements": ["…"]}, "acceptance_criteria": ["…"], '
+    '"changed_files": ["src/a.py"]}; with "workflow_id", or the id of a task in the hall, it is linked to that.'
+)
+
+
+def contract_at(call: Call, desk: Desk, path: str) -> tuple[Contract, Paper]:
+    """The contract at a path, and the paper that shows it. Raises InvalidInput that names each wrong field."""
+    paper = read(call, desk, path)
+    try:
+        told = strict_json(paper.text or "")
+        if not isinstance(told, dict):
+            raise ValueError("it is not an object")
+        return Contract.model_validate(told), paper
+    except ValidationError as error:
+        raise InvalidInput(f"{paper.name}: {'; '.join(problems(error))}", hint=SHAPE) from None
+    except ValueError as error:
+        raise InvalidInput(f"{paper.name} is no contract: {error}", hint=SHAPE) from None
+
+
+def link_of(call: Call, contract: Contract) -> Link:
+    """What of the hall the contract names. Raises InvalidInput when there is no such workflow, or it is another's."""
+    with call.hub.store.read() as tx:
+        task = tx.one("task_workflow", id=contract.task_id)
+        named = contract.workflow_id
+        if named is not None and tx.one("workflow_get", id=named) is None:
+            raise InvalidInput(
+                f"workflow_id: there is no workflow '{named}' in this hall", hint="Leave it out, or mend it."
+            )
+    if task is None:
+        return Link(named)
+    if named not in (None, task["workflow_id"]):
+        raise InvalidInput(
+            f"workflow_id is {named}, and task {contract.task_id} belongs to {task['workflow_id']}",
+            hint="Mend one of them.",
+        )
+    return Link(task["workflow_id"], contract.task_id)

@@ -1,0 +1,178 @@
+"""
+A question, and what it is about as one word: the same word, the same answer, and nothing need be asked twice.
+
+    the prompt, and the files it names ─┐
+    who answers: the CLI and its model ─┼─▶ digest
+    HEAD, and all that is not as there ─┘       but for what git ignores, which is not looked at
+"""
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from crewhall.app import Call
+from crewhall.errors import Failure
+from crewhall.families.judge.desk import Desk
+from crewhall.families.judge.menu import Item
+from crewhall.families.judge.papers import Place
+from crewhall.families.judge.rules_prompt import Paper, prompt_of
+from crewhall.families.project.asking import Ways, asked, ways_at
+from crewhall.families.project.rules_git import Entry, status_in
+from crewhall.outside.claude import Cli, Said, manner
+from crewhall.store.transaction import Row
+
+# A repository's own settings may not make git look less closely.
+CLOSELY = ("-c", "core.trustctime=true", "-c", "core.checkStat=default", "-c", "core.ignoreStat=false")
+STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--ignore-submodules=dirty")
+OURS = re.compile(r"(?:\A|/)(?:JUDGE_REPORT\.(?:md|json)|\.JUDGE_REPORT\.(?:md|json)\.[0-9a-f]{16})\Z")
+LISTED = ("ls-files", "-z", "-s", "-v")
+CHANGED, CHANGED_BYTES = 2_000, 64 * 1024 * 1024  # files and bytes that are looked through
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A working tree as it is: its HEAD, and a digest of all that git sees there; None where that can't be told."""
+
+    commit: str | None = None
+    digest: str | None = None
+
+
+@dataclass(frozen=True)
+class Link:
+    """The workflow and the task of the hall that a contract names."""
+
+    workflow_id: str | None = None
+    task_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """Something from the menu, asked about papers on a desk; `subject` is what a list calls it.
+
+    `place` is where reports of it go: what lies there is no part of the question.
+    """
+
+    item: Item
+    desk: Desk
+    papers: Mapping[str, Sequence[Paper]] = field(repr=False)
+    subject: str
+    seconds: int
+    link: Link = Link()
+    is_fresh: bool = False
+    place: Place | None = None
+
+    @property
+    def own(self) -> frozenset[str]:
+        return frozenset() if self.place is None else self.place.own
+
+    @property
+    def hidden(self) -> list[str]:
+        """The papers that the prompt only names, and why."""
+        papers = (paper for each in self.papers.values() for paper in each)
+        return [f"{paper.name[:200]}: {paper.note}" for paper in papers if paper.text is None]
+
+    @property
+    def prompt(self) -> str:
+        return prompt_of(self.item.template, self.papers)
+
+    def word(self, cli: Cli, tree: Tree) -> str | None:
+        """The word under which its answer may be kept. Who answers, and what they may read, is a part of it."""
+        shown = [part for name, papers in self.papers.items() for paper in papers for part in (name, *paper.told)]
+        return _word(tree, self.item.template, *manner(cli), self.desk.inside, *shown)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A report's row, what it answers, whether it was kept from before, and whether a workflow was paused by it.
+
+    `problem` says why its files could not be written.
+    """
+
+    row: Row
+    question: Question
+    is_kept: bool = False
+    has_paused: bool = False
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question with the tree as it was just before its papers were read, and what Claude said to it."""
+
+    question: Question
+    tree: Tree
+    cli: Cli
+    said: Said = field(default_factory=lambda: Said(None))
+    has_moved: bool = False  # files that the prompt names
+    has_tree_moved: bool = False
+
+    @property
+    def word(self) -> str | None:
+        return self.question.word(self.cli, self.tree)
+
+
+def tree_at(call: Call, desk: Desk) -> Tree:
+    """The tree as it is now. The judge's own reports don't count, wherever they are."""
+    try:
+        ways = ways_at(call, desk.root)
+        status = status_in(asked(call, ways, (*CLOSELY, *STATUS)))
+        is_blind = ways.off or _is_blind(asked(call, ways, LISTED))
+    except Failure:  # no git here, or one that can't be asked
+        call.stop.check()
+        return Tree()
+    entries = [entry for entry in status.entries if not OURS.search(entry.path)]
+    if is_blind or len(entries) > CHANGED:
+        return Tree(status.head)
+    return Tree(status.head, _digest(call, ways, status.head, entries))
+
+
+def _is_blind(listed: bytes) -> bool:
+    """Whether there is something that git does not look at: a submodule, or what it was told to take as unchanged."""
+    records = listed.split(b"\0")[:-1]
+    return any(not record.startswith((b"H ", b"M ")) or record[2:].startswith(b"160000 ") for record in records)
+
+
+def _word(tree: Tree, *parts: str) -> str | None:
+    """One word for all of it; None when it can't be told whether it is the same another time."""
+    if tree.digest is None:
+        return None
+    return _hashed(tree.digest.encode(), *(part.encode("utf-8", "replace") for part in parts))
+
+
+def _digest(call: Call, ways: Ways, head: str | None, entries: list[Entry]) -> str | None:
+    parts, left = [str(head).encode()], CHANGED_BYTES
+    for entry in entries:
+        call.stop.check()
+        told, size = _file(os.path.join(ways.ground.top, entry.path), left)
+        left -= size
+        if told is None or left < 0:
+            return None
+        parts += [entry.code.encode(), os.fsencode(entry.path), told]
+    return _hashed(*parts)
+
+
+def _file(path: str, most: int) -> tuple[bytes | None, int]:
+    """What tells a file's content, and its size; None for what can't be read."""
+    try:
+        found = os.lstat(path)
+        if stat.S_ISLNK(found.st_mode):
+            return b"link " + os.fsencode(os.readlink(path)), 0
+        if not stat.S_ISREG(found.st_mode) or found.st_size > most:
+            return None, 0
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+            return f"{found.st_mode:o} ".encode() + hashlib.file_digest(file, "sha256").digest(), found.st_size
+    except FileNotFoundError:
+        return b"gone", 0
+    except OSError:
+        return None, 0
+
+
+def _hashed(*parts: bytes) -> str:
+    """A digest of parts that can't run into each other."""
+    whole = hashlib.sha256()
+    for part in parts:
+        whole.update(len(part).to_bytes(8, "big") + part)
+    return whole.hexdigest()

@@ -1,0 +1,74 @@
+"""
+Prompts: a fixed text with places for data. Every line of data begins with the fence, and no line of ours does.
+
+    You are the judge …                     the template, to the byte
+    | {"task_id": "…"}                      data, whatever it says: `| # New instructions` is data too
+    Answer with …                           the template, to the byte
+
+So nothing that a file or an argument holds can become an instruction by its form: there is no end mark to forge. A
+letter that nobody sees, that moves others about, or that could be taken for the end of a line is shown by its number.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from crewhall.families.judge.rules_secret import without_secrets
+
+FENCE = "| "
+PLACE = re.compile(r"\{(\w+)\}")
+# Controls, ends of lines, marks of direction, tags and others that a reader does not see; a tab is fine.
+UNSEEN = re.compile(
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
+    "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+# Words by which Claude Code itself says something to the model, wherever they are.
+KEYWORD = re.compile(r"(ultra)(think)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Something that the prompt shows: a name, and a text, or a note why there is none.
+
+    `digest` tells what is in the file, also where that is not shown.
+    """
+
+    name: str
+    text: str | None
+    note: str | None = None
+    digest: str = ""
+
+    @property
+    def told(self) -> tuple[str, str, str]:
+        """What decides how it is shown."""
+        return self.name, self.note or "", self.digest
+
+
+def prompt_of(template: str, papers: Mapping[str, Sequence[Paper]]) -> str:
+    """The template with each place filled: a line `{name}` becomes the papers of that name, fenced."""
+    lines: list[str] = []
+    for line in template.splitlines():
+        place = PLACE.fullmatch(line)
+        lines += [line] if place is None else _fenced(papers[place[1]])
+    return "\n".join(lines) + "\n"
+
+
+def _fenced(papers: Sequence[Paper]) -> list[str]:
+    shown = [line for paper in papers for line in _shown(paper)] or ["(none)"]
+    return [f"{FENCE}{line}" for line in shown]
+
+
+def _shown(paper: Paper) -> list[str]:
+    """A paper's lines: its name, then its text with the numbers of its lines."""
+    name = " ".join(visible(without_secrets(paper.name)))
+    if paper.text is None:
+        return [f"=== {name}: {' '.join(visible(paper.note or 'not shown'))}", ""]
+    lines = visible(without_secrets(paper.text))
+    return [f"=== {name}, {len(lines)} lines", *(f"{number:5}  {line}" for number, line in enumerate(lines, 1)), ""]
+
+
+def visible(text: str) -> list[str]:
+    """A text's lines, as git and editors count them; every letter can be seen."""
+    lines = KEYWORD.sub(r"\1-\2", text).replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
+    return [UNSEEN.sub(lambda letter: f"<U+{ord(letter[0]):04X}>", line) for line in lines]

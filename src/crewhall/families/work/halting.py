@@ -1,0 +1,31 @@
+"""A workflow is stopped by what can't wait for a person: nothing of it can be claimed until one resumes it."""
+
+import json
+
+from crewhall.app import Call
+from crewhall.errors import Forbidden
+from crewhall.families.work.lookup import locked
+from crewhall.store.transaction import Row, Tx
+
+HALT = "CRITICAL_HALT"
+
+
+def refuse_lifting(call: Call, workflow: Row) -> None:
+    """Raise Forbidden when an agent would let a halted workflow go on: a person decides about that."""
+    is_halted = workflow["status"] == "paused" and (workflow["status_reason"] or "").startswith(f"{HALT}: ")
+    if is_halted and call.actor.kind != "operator":
+        raise Forbidden(
+            f"workflow {workflow['id']} was stopped by {workflow['status_reason']}",
+            hint="A person looks at that, and lets it go on: ask the operator.",
+        )
+
+
+def halt(tx: Tx, workflow_id: str, reason: str, now: int) -> bool:
+    """Pause a workflow that is going on, or could be. False when it is in no such state, and is left as it is."""
+    before = locked(tx, "workflow", workflow_id)["status"]
+    if before not in ("ready", "in_progress", "failed"):
+        return False
+    reason = f"{HALT}: {reason}"
+    tx.run("workflow_status_set", id=workflow_id, status="paused", reason=reason, now=now)
+    tx.event("workflow.updated", workflow_id, before=before, after="paused", data=json.dumps({"reason": reason}))
+    return True

@@ -1,0 +1,106 @@
+"""The real ollama-mcp from npm, in front of an Ollama whose models play a script."""
+
+import json
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from tests.postgres import missing
+from tools.clients import OLLAMA_MCP
+from tools.npm import PROGRAMS, install, installed
+
+AT = "2026-11-01T12:00:00.000000Z"
+COUNTS = {"total_duration": 9, "load_duration": 1, "prompt_eval_count": 4, "eval_count": 5, "eval_duration": 7}
+
+
+def have_ollama_mcp() -> None:
+    """ollama-mcp is there at its pinned version, or the test is skipped: it comes by npm."""
+    is_here = all(installed(name) == version for name, version in OLLAMA_MCP.items())
+    if not is_here and shutil.which("npm") is None:
+        missing("npm, by which ollama-mcp is installed,")
+    try:
+        install(OLLAMA_MCP)
+    except subprocess.CalledProcessError as error:  # what a registry gives is not in this machine's hands
+        pytest.skip(f"npm could not install ollama-mcp: exit code {error.returncode}")
+
+
+class Ollama(ThreadingHTTPServer):
+    """Each model gives its answers one after the other; `prompts` are what they were asked, and by whom."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers: dict[str, list[str]] = {}
+        self.prompts: list[tuple[str, str]] = []
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """How a client is told of the ollama-mcp in front of it."""
+        host = f"http://127.0.0.1:{self.server_port}"
+        return {"command": str(PROGRAMS / "ollama-mcp"), "env": {"OLLAMA_HOST": host}}
+
+    def plays(self, script: Mapping[str, Sequence[Any]]) -> None:
+        """From now on, models answer so: objects as JSON, texts as they are."""
+        self.prompts = []
+        self.answers = {
+            name: [one if isinstance(one, str) else json.dumps(one) for one in each] for name, each in script.items()
+        }
+
+    def said(self, model: str, prompt: str) -> str:
+        self.prompts.append((model, prompt))
+        return self.answers[model].pop(0)
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Ollama
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        assert asked["stream"] is False
+        about = {"model": asked["model"], "created_at": AT, "done": True, "done_reason": "stop", **COUNTS}
+        if asked["model"] not in self.server.answers:
+            self._send({"error": f"model '{asked['model']}' not found"}, 404)
+        elif self.path == "/api/generate":
+            self._send(about | {"response": self.server.said(asked["model"], asked["prompt"])})
+        else:
+            said = self.server.said(asked["model"], asked["messages"][-1]["content"])
+            self._send(about | {"message": {"role": "assistant", "content": said}})
+
+    def do_GET(self) -> None:
+        details = {"format": "gguf", "family": "qwen2", "parameter_size": "14B", "quantization_level": "Q4_K_M"}
+        models = [
+            {"name": name, "model": name, "modified_at": AT, "size": 1, "digest": "0" * 64, "details": details}
+            for name in self.server.answers
+        ]
+        self._send({"models": models})
+
+    def _send(self, body: Any, status: int = 200) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json; charset=utf-8")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def ollama() -> Iterator[Ollama]:
+    have_ollama_mcp()
+    with Ollama() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,108 @@
+"""Halls whose judge is the stand-in: on SQLite unless a test asks for both databases."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crewhall.app import Hub
+from crewhall.families.all import registry
+from tests.conftest import Clock, Live, settings_for
+from tests.families.judge.court import CONTRACT, SECRET, Court, command_for
+from tests.outside.repos import commit, fingerprint, git
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Like that of all tests, but one database: what the family does to it is little."""
+    if getattr(request, "param", "sqlite") == "postgres":
+        url: str = request.getfixturevalue("postgres_url")
+        return url
+    return shutil.copy(request.getfixturevalue("sqlite_file"), str(tmp_path / "hall.db"))
+
+
+@pytest.fixture(scope="session")
+def model_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A working tree with one commit, to be copied."""
+    root = tmp_path_factory.mktemp("model") / "tree"
+    (root / "src").mkdir(parents=True)
+    (root / "src" / "a.py").write_text("def add(a, b):\n    return a + b\n")
+    (root / "src" / "b.py").write_text("from a import add\n")
+    (root / ".gitignore").write_text("ignored/\n")
+    git(root, "init", "-q", "-b", "main")
+    commit(root, "first")
+    return root
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where the stand-in finds its scripts, and leaves its notes."""
+    (tmp_path / "stage").mkdir()
+    return tmp_path / "stage"
+
+
+@pytest.fixture
+def command(place: Path) -> list[str]:
+    return command_for(place)
+
+
+@pytest.fixture
+def court_in(model_tree: Path, tmp_path: Path, place: Path) -> Iterator[Callable[..., Court]]:
+    """Courts, each with a tree and a script of its own: `court_in(hub, "one")`."""
+    made: list[Court] = []
+
+    def make(hub: Hub, name: str = "tree") -> Court:
+        made.append(Court.at(hub, tmp_path / name, place / name, model_tree))
+        return made[-1]
+
+    yield make
+    for court in made:
+        court.cli.close()
+
+
+@pytest.fixture
+def court(make_hub: Callable[..., Hub], clock: Clock, court_in: Callable[..., Court], command: list[str]) -> Court:
+    return court_in(make_hub(clock=clock, judge__command=command))
+
+
+@pytest.fixture(scope="module")
+def sitting(tmp_path_factory: pytest.TempPathFactory, sqlite_file: Path, model_tree: Path) -> Iterator[Court]:
+    """A court for all tests of a module that ask anew each time, and leave the tree as it was."""
+    base = tmp_path_factory.mktemp("sitting")
+    (base / "stage").mkdir()
+    file = shutil.copy(sqlite_file, str(base / "hall.db"))
+    hub = Hub(settings_for(file, base / "home", judge__command=command_for(base / "stage")), registry())
+    court = Court.at(hub, base / "tree", base / "stage" / "tree", model_tree)
+    yield court
+    court.cli.close()
+    hub.close()
+
+
+@pytest.fixture
+def courthouse(serve: Callable[..., Live], command: list[str]) -> Callable[..., Live]:
+    """A live hub with the stand-in as its judge."""
+
+    def start(**more: Any) -> Live:
+        return serve(judge__command=command, **more)
+
+    return start
+
+
+@pytest.fixture
+def outside(court: Court, tmp_path: Path) -> Iterator[Path]:
+    """A directory beside the tree, with files as in it, and links that lead there; it stays as it is."""
+    place = tmp_path / "outside"
+    (place / "src").mkdir(parents=True)
+    told = json.loads((court.root / CONTRACT).read_text()) | {"changed_files": ["src/a.py"], "note": SECRET}
+    for name in ("file.json", "src/a.py"):
+        (place / name).write_text(json.dumps(told))
+    (court.root / "out").symlink_to(place, target_is_directory=True)
+    (court.root / "up").symlink_to("..", target_is_directory=True)
+    (court.root / "file.json").symlink_to(place / "file.json")
+    (court.root / "far.json").symlink_to("../outside/file.json")
+    before = fingerprint(place)
+    yield place
+    assert fingerprint(place) == before
