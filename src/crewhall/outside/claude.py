@@ -33,31 +33,10 @@ from crewhall.outside.run import Ended, Stop, run_long
 from crewhall.outside.strict import strict_json
 
 READ_ONLY = ("Read", "Grep", "Glob")
-SECRET = (
-    *(
-        ".env*",
-        ".git/**",
-        ".ssh/**",
-        ".aws/**",
-        ".gnupg/**",
-        ".kube/**",
-        ".netrc",
-        "_netrc",
-        ".git-credentials",
-        ".pgpass",
-    ),
-    *(
-        ".npmrc",
-        ".pypirc",
-        ".htpasswd",
-        "operator.token",
-        "*.pem",
-        "*.key",
-        "id_rsa*",
-        "id_dsa*",
-        "id_ecdsa*",
-        "id_ed25519*",
-    ),
+SECRET = (  # by name; `project.allow` does not count here
+    *(".env*", ".git/**", ".ssh/**", ".aws/**", ".gnupg/**", ".kube/**", ".netrc", "_netrc", ".git-credentials"),
+    *(".pgpass", ".npmrc", ".pypirc", ".htpasswd", "operator.token", "*.pem", "*.key"),
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "id_xmss*"),
 )
 SYSTEM = "You judge the work of other agents. You answer with one JSON object, in the shape that you are asked for."
 MOST_BYTES = 8_000_000  # of what it says; an answer has some thousands

@@ -6,7 +6,6 @@ from crewhall.app import Call
 from crewhall.errors import InvalidInput
 from crewhall.families.judge.desk import Desk, read
 from crewhall.families.judge.model import Contract
-from crewhall.families.judge.question import Link
 from crewhall.families.judge.rules_answer import problems
 from crewhall.families.judge.rules_prompt import Paper
 from crewhall.outside.strict import strict_json
@@ -31,8 +30,11 @@ def contract_at(call: Call, desk: Desk, path: str) -> tuple[Contract, Paper]:
         raise InvalidInput(f"{paper.name} is no contract: {error}", hint=SHAPE) from None
 
 
-def link_of(call: Call, contract: Contract) -> Link:
-    """What of the hall the contract names. Raises InvalidInput when there is no such workflow, or it is another's."""
+def workflow_of(call: Call, contract: Contract) -> str | None:
+    """The workflow that the contract names, or that its task is of.
+
+    Raises InvalidInput when there is no such workflow, or the task is another's.
+    """
     with call.hub.store.read() as tx:
         task = tx.one("task_workflow", id=contract.task_id)
         named = contract.workflow_id
@@ -41,10 +43,10 @@ def link_of(call: Call, contract: Contract) -> Link:
                 f"workflow_id: there is no workflow '{named}' in this hall", hint="Leave it out, or mend it."
             )
     if task is None:
-        return Link(named)
+        return named
     if named not in (None, task["workflow_id"]):
         raise InvalidInput(
             f"workflow_id is {named}, and task {contract.task_id} belongs to {task['workflow_id']}",
             hint="Mend one of them.",
         )
-    return Link(task["workflow_id"], contract.task_id)
+    return str(task["workflow_id"])

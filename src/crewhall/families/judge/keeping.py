@@ -10,7 +10,7 @@ from typing import Any
 
 from crewhall.app import Call
 from crewhall.families.judge.model import LETTERS, Ruling
-from crewhall.families.judge.question import Answered, Asked, Link
+from crewhall.families.judge.question import Answered, Asked
 from crewhall.families.judge.rules_answer import Unreadable, ruling_in
 from crewhall.families.judge.rules_prompt import visible
 from crewhall.families.judge.rules_secret import without_secrets
@@ -35,24 +35,24 @@ def kept(call: Call, asked: Asked, word: str | None) -> Answered | None:
         row = tx.one("judge_report_kept", question=word)
     if row is None:
         return None
-    link, has_paused = asked.question.link, False
-    if _halts(row, link):
+    has_paused = False
+    if _halts(row):
+        call.now = call.hub.clock()
         with call.begin() as tx:
-            has_paused = _halt(tx, row, link, call.hub.clock())
+            has_paused = _halt(tx, row, call.now)
     return Answered(row, asked.question, is_kept=True, has_paused=has_paused)
 
 
 def keep(call: Call, asked: Asked) -> Answered:
     """Keep what was said. Only a ruling on what has not moved is found again."""
     ruling, error, detail = _read(asked)
-    question, link, usage = asked.question, asked.question.link, asked.said.usage
+    question, usage = asked.question, asked.said.usage
     has_moved = asked.has_moved or asked.has_tree_moved
     row: Row = {
         "id": new_id("jr"),
         "kind": question.item.kind,
         "subject": question.subject,
-        "workflow_id": link.workflow_id,
-        "task_id": link.task_id,
+        "workflow_id": question.workflow_id,
         "verdict": ruling and ruling.word,
         "error": error,
         "detail": detail,
@@ -70,22 +70,23 @@ def keep(call: Call, asked: Asked) -> Answered:
     }
     call.now, has_paused = call.hub.clock(), False  # it happens now, and began long ago
     with call.begin() as tx:
-        if link.workflow_id is not None:
-            locked(tx, "workflow", link.workflow_id)  # before the row that names it: who halts it needs the lock too
+        if question.workflow_id is not None:
+            locked(
+                tx, "workflow", question.workflow_id
+            )  # before the row that names it: who halts it needs the lock too
         tx.run("judge_report_put", **row, now=call.now)
         tx.event("report.made" if ruling is not None else "report.failed", row["id"], after=row["verdict"] or error)
-        if _halts(row, link):
-            has_paused = _halt(tx, row, link, call.now)
+        if _halts(row):
+            has_paused = _halt(tx, row, call.now)
     return Answered(row | {"created_at": call.now}, question, has_paused=has_paused)
 
 
-def _halts(row: Row, link: Link) -> bool:
-    return row["verdict"] == "CRITICAL_HALT" and link.workflow_id is not None
+def _halts(row: Row) -> bool:
+    return row["verdict"] == "CRITICAL_HALT" and row["workflow_id"] is not None
 
 
-def _halt(tx: Tx, row: Row, link: Link, now: int) -> bool:
-    reason = f"the judge's report {row['id']} on task {row['subject']}"
-    return halt(tx, str(link.workflow_id), reason, now)
+def _halt(tx: Tx, row: Row, now: int) -> bool:
+    return halt(tx, row["workflow_id"], f"the judge's report {row['id']} on task {row['subject']}", now)
 
 
 def _read(asked: Asked) -> tuple[Ruling | None, str | None, str | None]:

@@ -7,6 +7,7 @@ The words of family judge, and the shapes that its tools take and return.
     report     what came of asking once: the ruling, or why there is none, and what it cost
 """
 
+from abc import ABC, abstractmethod
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -112,15 +113,15 @@ class AuditFinding(Finding):
     severity: Severity
 
 
-class Ruling(BaseModel):
+class Ruling(BaseModel, ABC):
     """What Claude answered, in the shape that it was asked for. What else it says is not taken over."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
     @property
+    @abstractmethod
     def word(self) -> str:
         """The ruling in one word."""
-        raise NotImplementedError
 
     @property
     def is_good(self) -> bool:
@@ -258,7 +259,7 @@ class ReportRow(Result):
 
     @classmethod
     def from_row(cls, row: Row) -> "ReportRow":
-        told = {name: row[name] for name in cls.model_fields}
+        told = {name: row[name] for name in cls.model_fields if name != "task_id"}
         task_id = row["subject"] if row["kind"] in ("review", "conflict") else None
         return cls.model_validate(told | {"error": row["error"] and row["error"][:200], "task_id": task_id})
 

@@ -8,9 +8,9 @@ SELECT path FROM workspace
 
 -- name: judge_report_put
 -- Keep what came of asking.
-INSERT INTO judge_report (id, kind, subject, workflow_id, task_id, verdict, error, detail, ruling, question, node,
+INSERT INTO judge_report (id, kind, subject, workflow_id, verdict, error, detail, ruling, question, node,
                           directory, commit_id, model, input_tokens, output_tokens, cost_usd, duration_ms, actor, created_at)
-VALUES (:id, :kind, :subject, :workflow_id, :task_id, :verdict, :error, :detail, :ruling, :question, :node,
+VALUES (:id, :kind, :subject, :workflow_id, :verdict, :error, :detail, :ruling, :question, :node,
         :directory, :commit_id, :model, :input_tokens, :output_tokens, :cost_usd, :duration_ms, :actor, :now);
 
 -- name: judge_report_kept
@@ -23,7 +23,7 @@ SELECT * FROM judge_report WHERE id = :id;
 
 -- name: judge_reports
 -- A page of reports, the newest first, perhaps of one workflow, subject, kind or verdict.
-SELECT id, kind, subject, workflow_id, task_id, verdict, error, model, input_tokens, output_tokens, cost_usd,
+SELECT id, kind, subject, workflow_id, verdict, error, model, input_tokens, output_tokens, cost_usd,
        duration_ms, actor, created_at
   FROM judge_report
  WHERE (CAST(:workflow_id AS text) IS NULL OR workflow_id = :workflow_id)

@@ -41,18 +41,11 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Link:
-    """The workflow and the task of the hall that a contract names."""
-
-    workflow_id: str | None = None
-    task_id: str | None = None
-
-
-@dataclass(frozen=True)
 class Question:
     """Something from the menu, asked about papers on a desk; `subject` is what a list calls it.
 
-    `place` is where reports of it go: what lies there is no part of the question.
+    `workflow_id` is there if its contract names one, or a task of the hall; `place` is where its reports go, and what
+    lies there is no part of the question.
     """
 
     item: Item
@@ -60,7 +53,7 @@ class Question:
     papers: Mapping[str, Sequence[Paper]] = field(repr=False)
     subject: str
     seconds: int
-    link: Link = Link()
+    workflow_id: str | None = None
     is_fresh: bool = False
     place: Place | None = None
 

@@ -8,7 +8,7 @@ from pydantic_core import from_json
 from crewhall.app import Call
 from crewhall.errors import InvalidState, NotFound, Unavailable
 from crewhall.families.judge.asking import answer, cli_of
-from crewhall.families.judge.contract import contract_at, link_of
+from crewhall.families.judge.contract import contract_at, workflow_of
 from crewhall.families.judge.desk import desk_for, read, shown
 from crewhall.families.judge.family import judge
 from crewhall.families.judge.keeping import TIMED_OUT
@@ -82,8 +82,8 @@ def claude_judge_review(
     def question() -> Question:
         contract, paper = contract_at(call, desk, contract_path)
         papers = {"contract": [paper], "files": shown(call, desk, contract.changed_files, may_be_gone=True)}
-        link, place = link_of(call, contract), place_for(call, desk, report_dir)
-        return Question(REVIEW, desk, papers, contract.task_id, timeout_seconds, link, fresh, place)
+        workflow_id, place = workflow_of(call, contract), place_for(call, desk, report_dir)
+        return Question(REVIEW, desk, papers, contract.task_id, timeout_seconds, workflow_id, fresh, place)
 
     return _review(answer(call, question))
 
@@ -104,9 +104,9 @@ def _review(answered: Answered) -> Review:
             "report_md_path": None if answered.problem else place.told(MD),
             "report_json_path": None if answered.problem else place.told(JSON),
         }
-    link, hidden = answered.question.link, answered.question.hidden
+    hidden = answered.question.hidden
     told["not_shown"] = hidden[:NOT_SHOWN] + [f"and {len(hidden) - NOT_SHOWN} more"] * (len(hidden) > NOT_SHOWN)
-    told |= {"task_id": answered.question.subject, "workflow_id": link.workflow_id}
+    told |= {"task_id": answered.question.subject, "workflow_id": answered.question.workflow_id}
     return Review(**told, workflow_paused=answered.has_paused)
 
 
@@ -181,7 +181,8 @@ def claude_resolve_conflict(
             "report": [read(call, desk, judge_report_path)],
             "rebuttal": [read(call, desk, rebuttal_path)],
         }
-        return Question(CONFLICT, desk, papers, contract.task_id, timeout_seconds, link_of(call, contract), fresh)
+        workflow_id = workflow_of(call, contract)
+        return Question(CONFLICT, desk, papers, contract.task_id, timeout_seconds, workflow_id, fresh)
 
     answered = answer(call, question)
     found = _ruling(answered, Decision)

@@ -4,7 +4,6 @@ CREATE TABLE judge_report (
   kind          text NOT NULL CHECK (kind IN ('review', 'proposal', 'audit', 'conflict')),
   subject       text NOT NULL,
   workflow_id   text REFERENCES workflow (id) DEFERRABLE INITIALLY IMMEDIATE,
-  task_id       text,
   verdict       text,
   error         text,
   detail        text,
