@@ -1,33 +1,18 @@
 """The real ollama-mcp from npm, in front of an Ollama whose models play a script."""
 
 import json
-import shutil
-import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import pytest
-
-from tests.postgres import missing
+from tests.npm import have
 from tools.clients import OLLAMA_MCP
-from tools.npm import PROGRAMS, install, installed
+from tools.npm import PROGRAMS
 
 AT = "2026-11-01T12:00:00.000000Z"
 COUNTS = {"total_duration": 9, "load_duration": 1, "prompt_eval_count": 4, "eval_count": 5, "eval_duration": 7}
-
-
-def have_ollama_mcp() -> None:
-    """ollama-mcp is there at its pinned version, or the test is skipped: it comes by npm."""
-    is_here = all(installed(name) == version for name, version in OLLAMA_MCP.items())
-    if not is_here and shutil.which("npm") is None:
-        missing("npm, by which ollama-mcp is installed,")
-    try:
-        install(OLLAMA_MCP)
-    except subprocess.CalledProcessError as error:  # what a registry gives is not in this machine's hands
-        pytest.skip(f"npm could not install ollama-mcp: exit code {error.returncode}")
 
 
 class Ollama(ThreadingHTTPServer):
@@ -95,7 +80,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def ollama() -> Iterator[Ollama]:
-    have_ollama_mcp()
+    have(OLLAMA_MCP, "ollama-mcp")
     with Ollama() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

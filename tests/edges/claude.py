@@ -1,7 +1,6 @@
 """Real Claude Code in the tests: a throw-away home, a hall to join, and a model that plays a script."""
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,15 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from crewhall.families.all import registry
 from tests.edges.program import Program, Up
 from tests.edges.wire import http
 from tests.families.work.halls import Ask
-from tests.postgres import missing
+from tests.npm import have
 from tools.clients import CLAUDE_CODE, bridge, claude_settings, run, surroundings, write
-from tools.npm import install, installed
 from tools.stubs.anthropic import Play, Script, Turn, Use, plays, told
 
 Json = dict[str, Any]
@@ -26,14 +22,8 @@ SERVER = "mcp__crewhall"  # what Claude Code calls the hall's tools and prompts,
 
 
 def have_claude_code() -> None:
-    """Claude Code is there at its pinned version, or the test is skipped: it comes by npm, 350 MB once."""
-    is_here = all(installed(name) == version for name, version in CLAUDE_CODE.items())
-    if not is_here and shutil.which("npm") is None:
-        missing("npm, by which Claude Code is installed,")
-    try:
-        install(CLAUDE_CODE)
-    except subprocess.CalledProcessError as error:  # what a registry gives is not in this machine's hands
-        pytest.skip(f"npm could not install Claude Code: exit code {error.returncode}")
+    """It comes by npm, 350 MB once."""
+    have(CLAUDE_CODE, "Claude Code")
 
 
 def use(tool: str, /, **arguments: Any) -> Use:
