@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 ARGS ?=
 
-.PHONY: help up test lint types tests bench conformance clients docs lock install clean system
+.PHONY: help up test lint bench conformance clients docs lock install clean system npm python
 
 help:
 	@echo "make up           serve a hall: dashboard, MCP, REST (ARGS='--port 0')"
@@ -15,14 +15,15 @@ help:
 	@echo "make bench        what a call costs against its floor"
 	@echo "make conformance  the MCP project's own suite against a hub (npm)"
 	@echo "make clients      real Claude Code, Codex, Gemini and opencode against a hub (npm)"
-	@echo "make docs         write the generated pages anew"
-	@echo "make lock         resolve the dependencies anew"
+	@echo "make docs         write the generated pages"
+	@echo "make lock         resolve the dependencies again"
 	@echo "make clean        remove the environment"
 
 up: install
 	@exec env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKEOVERRIDES -u ARGS $(BIN)/crewhall up $(ARGS)
 
-test: $(VENV)/dev system lint
+test: $(VENV)/dev
+	@$(MAKE) -s -j2 lint npm
 	@$(BIN)/python -m tools.test $(ARGS)
 
 lint: $(VENV)/dev
@@ -49,14 +50,23 @@ install: $(VENV)/ready
 system:
 	@tools/system-packages
 
+npm: $(VENV)/dev system
+	@$(BIN)/python -m tools.npm
+
 # The locks carry hashes and no addresses: pip takes each package from the registry that this machine uses.
-$(VENV)/ready: requirements.lock pyproject.toml
-	@tools/make-venv "$(PYTHON)" $(VENV) requirements.lock
+# An interrupted install leaves a mark, and is started over (tools/whole.py).
+UNFINISHED := $(wildcard $(VENV)/unfinished)
+
+$(VENV)/ready: requirements.lock pyproject.toml $(UNFINISHED) | python
+	@$(PYTHON) -m tools.make_venv $(VENV) requirements.lock
 	@touch $@
 
-$(VENV)/dev: requirements-dev.lock $(VENV)/ready
-	@$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r requirements-dev.lock
+$(VENV)/dev: requirements-dev.lock pyproject.toml $(UNFINISHED) | python
+	@$(PYTHON) -m tools.make_venv $(VENV) requirements-dev.lock
 	@touch $@
+
+python:
+	@test -n "$(PYTHON)" || { echo "crewhall needs Python 3.11 or later, and none was found; name one with make PYTHON=…"; exit 1; } >&2
 
 lock:
 	@$(BIN)/python -m pip install -q uv

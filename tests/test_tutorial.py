@@ -13,11 +13,13 @@ import pytest
 
 from tests.blocks import shows
 from tests.conftest import eventually
-from tests.edges.claude import have_claude_code, use
+from tests.edges.claude import use
 from tests.edges.terminal import Terminal
 from tests.edges.ways import CREWHALL
+from tests.npm import need
 from tests.postgres import free_port
 from tools.clients import surroundings
+from tools.npm import CLAUDE_CODE
 from tools.stubs.anthropic import Play, Use, plays
 
 ROOT = Path(__file__).parents[1]
@@ -149,7 +151,7 @@ class Person:
 
 @pytest.fixture
 def person(tmp_path: Path) -> Iterator[Person]:
-    have_claude_code()
+    need(CLAUDE_CODE)
     home = tmp_path / "home"
     home.mkdir()
     (home / ".gitconfig").write_text("[user]\nname = Grace\nemail = grace@example.org\n")

@@ -23,18 +23,9 @@ from typing import Any
 
 from tests.edges.program import Program
 from tests.edges.ways import CREWHALL
-from tools.npm import NODE, PROGRAMS, install, say
+from tools.npm import CLIENTS, PROGRAMS, install, say
 from tools.stubs import anthropic, openai
 
-CLAUDE_CODE = {"@anthropic-ai/claude-code": "2.1.325"}  # a program of its own, which needs no Node
-OLLAMA_MCP = {"ollama-mcp": "2.1.0"}  # a server, not a client: what examples/floor_manager.py asks local models by
-CLIENTS = {
-    **NODE,
-    **CLAUDE_CODE,
-    "@google/gemini-cli": "0.61.0",
-    "@openai/codex": "0.166.0",
-    "opencode-ai": "1.18.33",
-}
 QUIET = {
     "DISABLE_TELEMETRY": "1",
     "DISABLE_ERROR_REPORTING": "1",

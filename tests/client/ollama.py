@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.npm import have
-from tools.clients import OLLAMA_MCP
-from tools.npm import PROGRAMS
+from tests.npm import need
+from tools.npm import OLLAMA_MCP, PROGRAMS
 
 AT = "2026-11-01T12:00:00.000000Z"
 COUNTS = {"total_duration": 9, "load_duration": 1, "prompt_eval_count": 4, "eval_count": 5, "eval_duration": 7}
@@ -80,7 +79,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def ollama() -> Iterator[Ollama]:
-    have(OLLAMA_MCP, "ollama-mcp")
+    need(OLLAMA_MCP)
     with Ollama() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

@@ -12,18 +12,14 @@ from crewhall.families.all import registry
 from tests.edges.program import Program, Up
 from tests.edges.wire import http
 from tests.families.work.halls import Ask
-from tests.npm import have
-from tools.clients import CLAUDE_CODE, bridge, claude_settings, run, surroundings, write
+from tests.npm import need
+from tools.clients import bridge, claude_settings, run, surroundings, write
+from tools.npm import CLAUDE_CODE
 from tools.stubs.anthropic import Play, Script, Turn, Use, plays, told
 
 Json = dict[str, Any]
 TOOLS = registry()
 SERVER = "mcp__crewhall"  # what Claude Code calls the hall's tools and prompts, with two more underscores
-
-
-def have_claude_code() -> None:
-    """It comes by npm, 350 MB once."""
-    have(CLAUDE_CODE, "Claude Code")
 
 
 def use(tool: str, /, **arguments: Any) -> Use:
@@ -95,7 +91,7 @@ def claude_code(home: Path, hall: Program, script: Script, token: str | None = N
 @contextmanager
 def claude_with(home: Path, settings: Json, script: Script, **environment: str) -> Iterator[Claude]:
     """Claude Code with these servers among its settings, in this environment, and a model that plays this script."""
-    have_claude_code()
+    need(CLAUDE_CODE)
     requests: list[Json] = []
     write(home / "servers.json", json.dumps(settings))
     (name,) = settings["mcpServers"]

@@ -14,8 +14,10 @@ from crewhall.app import Hub, Origin, Stop
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from tests.conftest import settings_for
-from tests.edges.claude import Json, Model, have_claude_code, scripted
+from tests.edges.claude import Json, Model, scripted
+from tests.npm import need
 from tools.clients import surroundings, write
+from tools.npm import CLAUDE_CODE
 from tools.stubs.anthropic import Turn, Use
 
 CONTRACT = "_handoff/TASK_CONTRACT.json"
@@ -82,7 +84,7 @@ class Judge:
 @contextmanager
 def judging(place: Path, fresh_hall: Path) -> Iterator[Judge]:
     """Such a hall, by a hub in this process; its files are in `place`, where BUN_OPTIONS would make one named early."""
-    have_claude_code()
+    need(CLAUDE_CODE)
     write(place / "early.js", f'require("fs").writeFileSync("{place}/early", "")')
     database = shutil.copy(fresh_hall, str(place / "hall.db"))
     with pytest.MonkeyPatch.context() as patch, scripted(USAGE) as model:

@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,28 +11,13 @@ import pytest
 
 from tests.edges.program import Program, Up, ask
 from tests.edges.ways import CREWHALL, run_here
+from tests.npm import need
 from tests.outside.repos import git, make_repository
-from tests.postgres import free_port, missing
-from tools.clients import CLAUDE_CODE, CLIENTS, Failed, run
-from tools.npm import NODE, install, installed
+from tests.postgres import free_port
+from tools.clients import Failed, run
+from tools.npm import CLAUDE_CODE, CODEX, GEMINI, OPENCODE
 
-PACKAGES = {
-    "claude": CLAUDE_CODE,
-    "codex": {"@openai/codex": CLIENTS["@openai/codex"]},
-    "gemini": {**NODE, "@google/gemini-cli": CLIENTS["@google/gemini-cli"]},
-    "opencode": {"opencode-ai": CLIENTS["opencode-ai"]},
-}
-
-
-def have(client: str) -> None:
-    """The client is there at its pinned version, or the test is skipped: it comes by npm, once."""
-    is_here = all(installed(name) == version for name, version in PACKAGES[client].items())
-    if not is_here and shutil.which("npm") is None:
-        missing(f"npm, by which {client} is installed,")
-    try:
-        install(PACKAGES[client])
-    except subprocess.CalledProcessError as error:  # what a registry gives is not in this machine's hands
-        pytest.skip(f"npm could not install {client}: exit code {error.returncode}")
+PACKAGES = {"claude": CLAUDE_CODE, "codex": CODEX, "gemini": GEMINI, "opencode": OPENCODE}
 
 
 @dataclass
@@ -88,7 +71,7 @@ WAYS = {
 @pytest.mark.parametrize("client", ["claude", "gemini", "opencode"])
 def test_a_client_connects_with_what_was_written(desk: Desk, client: str) -> None:
     """A worktree's entries have no other shape than the hall's, so one client is enough for them."""
-    have(client)
+    need(PACKAGES[client])
     names = [name for name in WAYS if client == "claude" or "tree" not in name]
     for name in names:
         desk.config(client, "--name", name, *WAYS[name])
@@ -97,7 +80,7 @@ def test_a_client_connects_with_what_was_written(desk: Desk, client: str) -> Non
 
 def test_claude_code_speaks_for_the_operator_or_by_its_token_alone(desk: Desk) -> None:
     """Without a token it is let in; with one that is revoked it is not, although the hub runs as the same user."""
-    have("claude")
+    need(CLAUDE_CODE)
     desk.config("claude")
     desk.config("claude", "--url", "--name", "by-url")
     desk.config("claude", "--agent", "eve", "--name", "eve")
@@ -110,7 +93,7 @@ def test_claude_code_speaks_for_the_operator_or_by_its_token_alone(desk: Desk) -
 
 @pytest.mark.parametrize("text", ["\ufeff{%s}", "{%s // why\n}", "{%s,}"])
 def test_what_claude_code_cannot_read_is_refused(desk: Desk, text: str) -> None:
-    have("claude")
+    need(CLAUDE_CODE)
     file = Path(desk.around["CLAUDE_CONFIG_DIR"]) / ".claude.json"
     file.parent.mkdir()
     file.write_text(text % '"mcpServers": {}')
@@ -123,7 +106,7 @@ def test_what_claude_code_cannot_read_is_refused(desk: Desk, text: str) -> None:
 
 
 def test_codex_reads_what_was_written(desk: Desk) -> None:
-    have("codex")
+    need(CODEX)
     for name, words in WAYS.items():
         desk.config("codex", "--name", name, *words)
     said = desk.run("codex", "mcp", "list", "--json")

@@ -21,7 +21,7 @@ from tests.edges.claude import Json
 from tests.edges.real_judge import CONTRACT, MODEL, Judge, contract_in, judging, verdict
 from tests.families.work.halls import planned, task
 from tests.outside.repos import make_repository
-from tools.clients import CLAUDE_CODE
+from tools.npm import CLAUDE_CODE
 from tools.stubs.anthropic import Play, Problem, Turn, Use
 
 DOLLARS = (1200 * 4 + 340 * 20 + 5000 * 0.2 + 60 * 5) / 1e6  # of one answer, at this model's prices
