@@ -4,12 +4,14 @@ import contextlib
 import gc
 import os
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from crewhall import config
@@ -22,11 +24,24 @@ from crewhall.identity import OPERATOR, Actor, Credentials, make_token, operator
 from crewhall.store.open import open_store
 from crewhall.store.sql import Queries
 from crewhall.tool import Registry
+from tests import limit
 from tests.postgres import Cluster
+from tests.slowest import Slowest
 
 BOTH = ("sqlite", "postgres")
 os.environ["PATH"] += ":/usr/sbin:/sbin"  # where runuser is, and a plain `su` does not look
 gc.set_threshold(50_000)  # thousands of tests stay, and to look through them again and again is a tenth of their time
+# `nohup`, a shell's `&` and some CI runners ignore SIGINT, and every child inherits that: tests of Ctrl-C would hang.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+# The same verdict twice: `make soak` looks for new examples, and one that fails there becomes an @example.
+hypothesis.settings.register_profile("test", derandomize=True, database=None, deadline=None)
+hypothesis.settings.register_profile("soak", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("test")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(limit)
+    config.pluginmanager.register(Slowest())
 
 
 def pytest_collection_finish() -> None:
