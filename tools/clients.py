@@ -146,7 +146,7 @@ def codex_registers(hall: Path) -> None:
 
 
 def is_in_hall(hall: Path, name: str, said: str) -> None:
-    listed = Program(hall).run("agent", "list", "--json")
+    listed = Program(hall, real=True).run("agent", "list", "--json")
     if name not in [agent["name"] for agent in json.loads(listed.out)["agents"]]:
         raise Failed(f"{name} is not in {listed.out}{said[-2000:]}")
 
@@ -212,7 +212,7 @@ def passes(title: str, check: Callable[..., None], *arguments: Any, times: int =
 
 def with_hub() -> Iterator[bool]:
     """The checks with a hub running; whether each passed."""
-    with TemporaryDirectory() as place, Program(Path(place) / "hall").up() as up:
+    with TemporaryDirectory() as place, Program(Path(place) / "hall", real=True).up() as up:
         hall = Path(place) / "hall"
         for client in SETTINGS:
             yield passes(f"{client} connects by URL", connects, client, f"{up.url}/mcp")

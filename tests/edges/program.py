@@ -7,17 +7,19 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import pytest
 
 from crewhall import config
 from crewhall.config import Settings
 from crewhall.edges import cli
+from tests.edges.prefork import Process, prefork
 from tests.edges.ways import CREWHALL
 from tests.edges.wire import http
 
@@ -36,7 +38,7 @@ class Done:
 class Up:
     """A hub in a process of its own."""
 
-    process: "subprocess.Popen[str]"
+    process: "Process | subprocess.Popen[str]"
     greeting: str
     log: Path
 
@@ -60,8 +62,11 @@ class Up:
 
 @dataclass
 class Program:
+    """crewhall in a hall of its own: forked (tests/edges/prefork.py), or with `real` the command itself."""
+
     home: Path
     environment: dict[str, str] = field(default_factory=dict)
+    real: bool = False
 
     @property
     def settings(self) -> Settings:
@@ -70,17 +75,28 @@ class Program:
     def _environment(self, more: dict[str, str]) -> dict[str, str]:
         return PASSED_ON | {"CREWHALL_HOME": str(self.home)} | self.environment | more
 
-    def run(self, *words: str, text: str | None = None, **environment: str) -> Done:
-        done = subprocess.run(
-            [CREWHALL, *words],
-            check=False,
-            input=text,
-            env=self._environment(environment),
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        return Done(done.returncode, done.stdout, done.stderr)
+    def run(self, *words: str, text: str = "", **environment: str) -> Done:
+        with TemporaryFile("w+") as into, TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+            into.write(text)
+            into.seek(0)
+            process = self.start(words, environment, into, out, err)
+            try:
+                code = process.wait(40)
+            finally:
+                process.kill()
+            out.seek(0)
+            err.seek(0)
+            return Done(code, out.read(), err.read())
+
+    def start(
+        self, words: Sequence[str], environment: dict[str, str], *files: IO[str]
+    ) -> "Process | subprocess.Popen[str]":
+        """A process with these as its standard input, output and error."""
+        around = self._environment(environment)
+        if not self.real:
+            return prefork().start(words, around, [file.fileno() for file in files], cwd=os.getcwd())
+        into, out, err = files
+        return subprocess.Popen([CREWHALL, *words], env=around, stdin=into, stdout=out, stderr=err, text=True)
 
     def here(self, *words: str, **environment: str) -> Done:
         """The same without a process of its own, for set-up and for tables of cases; starting one takes a second."""
@@ -101,29 +117,22 @@ class Program:
         """A hub that is ready; it is ended with the block if it still runs."""
         self.home.parent.mkdir(parents=True, exist_ok=True)
         log = self.home.parent / f"hub-{time.monotonic_ns()}.log"
-        with log.open("w") as errors:
-            process = subprocess.Popen(
-                [CREWHALL, "up", *(words or ("--port", "0"))],
-                env=self._environment(environment),
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-            )
-        try:
-            assert process.stdout is not None
-            greeting = ""
-            for line in process.stdout:
-                greeting += line
-                if line.startswith("Stop it"):
-                    break
-            assert "Stop it" in greeting, log.read_text()
-            yield Up(process, greeting, log)
-        finally:
-            if process.poll() is None:
-                process.terminate()
-                process.wait(30)
-            if process.stdout is not None:
-                process.stdout.close()
+        ours, theirs = os.pipe()
+        with open(ours) as out:
+            with open(theirs, "w") as into, log.open("w") as errors, open(os.devnull) as nothing:
+                process = self.start(["up", *(words or ("--port", "0"))], environment, nothing, into, errors)
+            try:
+                greeting = ""
+                for line in out:
+                    greeting += line
+                    if line.startswith("Stop it"):
+                        break
+                assert "Stop it" in greeting, log.read_text()
+                yield Up(process, greeting, log)
+            finally:
+                if process.poll() is None:
+                    process.terminate()
+                    process.wait(30)
 
 
 def ask(up: Up, path: str, /, **body: Any) -> Any:

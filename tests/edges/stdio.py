@@ -14,7 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from crewhall import config
+from crewhall.edges.meeting import Meeting
+from crewhall.edges.ways import hub_environment
 from tests.conftest import Live, eventually
+from tests.edges.prefork import prefork
 from tests.edges.program import PASSED_ON
 from tests.edges.ways import CREWHALL, META, MODERN
 
@@ -123,8 +127,13 @@ class Stdio:
 
 
 @contextmanager
-def bridges(home: Path, count: int = 1, *words: str, **environment: str) -> Iterator[list[Stdio]]:
-    """So many clients of one hall, started at once; the hub that they start is ended with them."""
+def bridges(home: Path, count: int = 1, *words: str, warm: bool = False, **environment: str) -> Iterator[list[Stdio]]:
+    """So many clients of one hall, started at once; the hub that they start is ended with them.
+
+    `warm` has a hub up before them, where it does not matter who starts it.
+    """
+    if warm:
+        start_hub(home, **environment)
     clients = [Stdio(home, *words, **environment) for _ in range(count)]
     try:
         yield clients
@@ -132,6 +141,21 @@ def bridges(home: Path, count: int = 1, *words: str, **environment: str) -> Iter
         for client in clients:
             client.kill()
         end_hubs(home)
+
+
+def start_hub(home: Path, **environment: str) -> int:
+    """Start a hub as a bridge does, but forked; its pid once it is up."""
+    around = hub_environment(PASSED_ON | environment)
+    hub_socket = Meeting(config.load(around, {"home": str(home)}))
+    lock = hub_socket.try_lock()
+    assert lock is not None, "a hub runs already"
+    words = ["--home", str(home), "up", "--lock", str(lock)]
+    with (home / "hub.log").open("a") as log, open(os.devnull) as nothing:
+        files = [nothing.fileno(), log.fileno(), log.fileno(), lock]
+        process = prefork().start(words, around, files, cwd=str(home), session=True)
+    os.close(lock)
+    eventually(lambda: process.pid in hubs(home), 30)
+    return process.pid
 
 
 def end_hubs(home: Path) -> None:

@@ -40,7 +40,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A home whose hub is up, for tests that need one to be there and change nothing."""
     home = tmp_path_factory.mktemp("bridge")
     (home / "config.toml").write_text("[server]\nport = 0\n")
-    with bridges(home) as (client,):
+    with bridges(home, warm=True) as (client,):
         client.call("agent_list")
         yield home
 
@@ -99,7 +99,7 @@ def _me(n: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("version", [MODERN, LEGACY])
 def test_a_killed_hub_costs_one_answer_and_no_more(home: Path, version: str) -> None:
-    with bridges(home) as (client,):
+    with bridges(home, warm=True) as (client,):
         if version == LEGACY:
             client.initialize()
         client.call("agent_register", name="ada", runtime="codex")
@@ -110,7 +110,7 @@ def test_a_killed_hub_costs_one_answer_and_no_more(home: Path, version: str) -> 
 
 
 def test_a_call_that_was_with_a_dying_hub_may_have_happened(home: Path) -> None:
-    with bridges(home) as (client,):
+    with bridges(home, warm=True) as (client,):
         client.call("agent_list")
         pid = the_hub(home)
         os.kill(pid, signal.SIGSTOP)
@@ -139,7 +139,7 @@ def _pending(descriptor: int) -> bytes:
 
 
 def test_a_hub_that_is_told_to_stop_answers_first_and_loses_nothing(home: Path) -> None:
-    with bridges(home, 4) as clients:
+    with bridges(home, 4, warm=True) as clients:
         clients[0].call("agent_list")
         asked = [
             [client.send("tools/call", name="agent_register", arguments=_me(n)) for n in range(50)]
@@ -153,7 +153,7 @@ def test_a_hub_that_is_told_to_stop_answers_first_and_loses_nothing(home: Path) 
 
 
 def test_a_bridge_waits_for_a_reason_to_start_a_hub_again(home: Path) -> None:
-    with bridges(home) as (client,):
+    with bridges(home, warm=True) as (client,):
         client.call("agent_list")
         client.send("subscriptions/listen", notifications={"resourceSubscriptions": ["crewhall://agents"]})
         eventually(lambda: client.notices)
@@ -164,7 +164,7 @@ def test_a_bridge_waits_for_a_reason_to_start_a_hub_again(home: Path) -> None:
 
 
 def test_a_persons_hub_takes_the_place_of_one_that_a_bridge_started(home: Path) -> None:
-    with bridges(home) as (client,):
+    with bridges(home, warm=True) as (client,):
         client.call("agent_register", name="ada", runtime="codex")
         first = the_hub(home)
         with Program(home).up("--port", "0") as up:
@@ -206,7 +206,7 @@ def test_a_newer_bridge_replaces_an_older_hub_and_nothing_is_lost(home: Path, tm
 
 
 def test_large_messages_arrive_whole_and_in_order(home: Path) -> None:
-    with bridges(home) as (client,):
+    with bridges(home, warm=True) as (client,):
         text = "ä" * 600_000
         asked = [
             client.send("tools/call", name="agent_register", arguments=_me(n) | {"metadata": {"text": text}})
@@ -312,7 +312,7 @@ def test_a_script_gets_its_answers_though_its_input_has_ended(home: Path) -> Non
 
 
 def test_garbage_is_answered_and_nothing_ends(home: Path) -> None:
-    with bridges(home) as (client,):
+    with bridges(home, warm=True) as (client,):
         for garbage in (b"hello\n", b"\xff\xfe\n", b"[" * 100_000 + b"\n", b"!bye\n", b"{\n"):
             client.write(garbage)
             assert client.answer(None)["error"]["code"] == -32700
@@ -330,7 +330,7 @@ def test_garbage_is_answered_and_nothing_ends(home: Path) -> None:
 
 
 def test_a_cancelled_request_is_not_answered_even_by_a_dying_hub(home: Path) -> None:
-    with bridges(home) as (client,):
+    with bridges(home, warm=True) as (client,):
         client.call("agent_list")
         pid = the_hub(home)
         os.kill(pid, signal.SIGSTOP)
@@ -390,7 +390,10 @@ def test_a_home_with_a_very_long_name_works(tmp_path: Path) -> None:
 
 
 def test_two_halls_in_one_directory_have_two_hubs(home: Path) -> None:
-    with bridges(home) as (one,), bridges(home, 1, MCP_DATABASE_PATH=str(home / "other.db")) as (other,):
+    with (
+        bridges(home, warm=True) as (one,),
+        bridges(home, 1, warm=True, MCP_DATABASE_PATH=str(home / "other.db")) as (other,),
+    ):
         one.call("agent_register", name="ada", runtime="codex")
         assert other.count() == 0
         assert len(hubs(home)) == 2
@@ -445,7 +448,7 @@ def test_a_bridge_whose_directory_is_gone_works(home: Path, tmp_path: Path) -> N
 
 
 def test_a_hub_that_cannot_have_its_port_sends_nobody_away(home: Path) -> None:
-    with bridges(home) as (client,), socket.create_server(("127.0.0.1", 0)) as other:
+    with bridges(home, warm=True) as (client,), socket.create_server(("127.0.0.1", 0)) as other:
         client.count()
         first = the_hub(home)
         taken = str(other.getsockname()[1])
@@ -457,7 +460,7 @@ def test_a_hub_that_cannot_have_its_port_sends_nobody_away(home: Path) -> None:
 
 
 def test_a_persons_hub_gets_the_port_of_one_that_a_bridge_started(home: Path) -> None:
-    with bridges(home) as (client,):
+    with bridges(home, warm=True) as (client,):
         client.count()
         first = the_hub(home)
         port = json.loads((home / f"hub-{first}.json").read_text())["url"].rpartition(":")[2]
@@ -577,7 +580,7 @@ def test_a_slow_reader_gets_everything_after_it_has_ended_its_input(monkeypatch:
 
 
 def test_notices_without_a_hub_are_not_kept(home: Path) -> None:
-    with bridges(home) as (client,):
+    with bridges(home, warm=True) as (client,):
         for _ in range(300):
             client.notify("notifications/progress", progressToken="x" * 100_000, progress=1)
         assert client.count() == 0

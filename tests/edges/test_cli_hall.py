@@ -32,6 +32,7 @@ def port_of(up: Up) -> int:
 
 
 def test_up_prints_a_link_that_works_once(program: Program) -> None:
+    program.real = True
     with program.up() as up:
         told = json.loads((program.home / f"hub-{up.process.pid}.json").read_text())
         assert (told["url"], told["pid"]) == (up.url, up.process.pid)
@@ -80,6 +81,7 @@ class Running:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_running_calls_finish_and_leaves_nothing_behind(program: Program, number: int) -> None:
+    program.real = True
     with program.up(MCP_LOG_LEVEL="debug") as up:
         running = Running(up, program.home)
         up.process.send_signal(number)
