@@ -14,7 +14,9 @@ from types import FrameType
 
 import pytest
 
-SECONDS = 45.0
+from tests.sizes import size
+
+SECONDS = float(size(45, full=600))
 FOR_TEARDOWN = 10.0  # what a test that hung may take to clean up
 PYTEST = re.compile(r"/(_pytest|execnet|pluggy|xdist)/|/tests/limit\.py$")
 

@@ -18,6 +18,10 @@ from tests.conftest import eventually
 from tests.edges.program import Program
 from tests.edges.stdio import Stdio, bridges, end, hubs, the_hub
 from tests.edges.wire import http
+from tests.sizes import size
+
+WATCHERS = size(50, full=200)
+EVENTS = size(100, full=500)
 
 
 @pytest.fixture
@@ -29,8 +33,8 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("count", [8, 32])
 def test_many_bridges_write_at_once_and_each_write_is_there_once(home: Path, count: int) -> None:
-    with bridges(home, count) as clients, ThreadPoolExecutor(count) as threads:
-        paths = [[f"/bridge/{n}/{step}" for step in range(200)] for n in range(count)]
+    with bridges(home, count, warm=True) as clients, ThreadPoolExecutor(count) as threads:
+        paths = [[f"/bridge/{n}/{step}" for step in range(size(400, full=6400) // count)] for n in range(count)]
         refused = list(threads.map(_write_all, clients, paths))
         assert refused == [[]] * count
         assert _repositories(clients[0]) == sorted(path for some in paths for path in some)
@@ -89,11 +93,11 @@ def _others(home: Path, first: int) -> list[int]:
 
 
 def test_a_hub_killed_under_eight_busy_bridges_loses_nothing_that_was_acknowledged(home: Path) -> None:
-    with bridges(home, 8) as clients:
+    with bridges(home, 8, warm=True) as clients:
         for client in clients:
             client.count()
         busy = [Busy(client, n) for n, client in enumerate(clients)]
-        for _ in range(3):
+        for _ in range(size(2, full=3)):
             each_does(busy, 20)
             first = the_hub(home)
             end(first, signal.SIGKILL)
@@ -114,13 +118,13 @@ def test_a_hub_killed_under_eight_busy_bridges_loses_nothing_that_was_acknowledg
         assert all(len(one.unsure) <= 3 for one in busy), "a dying hub had one call of each"
 
 
-def test_two_hundred_watchers_each_see_every_event_once_and_in_order(home: Path) -> None:
+def test_many_watchers_each_see_every_event_once_and_in_order(home: Path) -> None:
     program = Program(home)
     with program.up("--port", "0") as up:
         http.post(f"{up.url}/api/v1/repository/register", json={"path": "/warm"})
         before = _memory(up.process.pid)
-        events = asyncio.run(_watch(up.url, 200, 500))
-        assert [len(some) for some in events] == [500] * 200
+        events = asyncio.run(_watch(up.url, WATCHERS, EVENTS))
+        assert [len(some) for some in events] == [EVENTS] * WATCHERS
         assert all(some == events[0] for some in events) and events[0] == sorted(set(events[0]))
         eventually(lambda: 'kind="websocket"} 0' in http.get(f"{up.url}/metrics").text)
         assert _memory(up.process.pid) - before < 64, "MiB"
@@ -163,7 +167,7 @@ def _memory(pid: int) -> int:
 
 
 def test_a_bridge_takes_little_memory(home: Path) -> None:
-    with bridges(home) as (client,):
+    with bridges(home, warm=True) as (client,):
         for n in range(50):
             client.call("repository_register", path=f"/r/{n}")
         assert _memory(client.process.pid) <= 20

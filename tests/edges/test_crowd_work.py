@@ -13,8 +13,9 @@ import pytest
 from tests.edges.fleet import Connection, Drainer, assert_drained, drain_together, layered_plan, planned_workflow, rows
 from tests.edges.program import Program
 from tests.edges.stdio import Stdio, bridges, end_hubs, hubs
+from tests.sizes import size
 
-EACH = 200
+EACH = size(25, full=200)
 
 
 @pytest.fixture
@@ -71,7 +72,7 @@ class Client:
 
 
 def test_eight_clients_create_claim_and_write_at_once_and_each_answer_is_true(home: Path) -> None:
-    with bridges(home, 8) as some, ThreadPoolExecutor(24) as threads:
+    with bridges(home, 8, warm=True) as some, ThreadPoolExecutor(24) as threads:
         clients = list(threads.map(Client, some, range(8)))
         plan = layered_plan(8 * EACH, 8 * EACH)
         workflow = planned_workflow(some[0].call, plan, "claimed")
@@ -120,32 +121,34 @@ def _assert_sent(database: str, clients: list[Client]) -> None:
     )
 
 
-TASKS = 2000
+AGENTS = size(8, full=32)
+TASKS = size(160, full=2000)
+WIDTH = TASKS // 20
 
 
-def test_32_agents_on_four_hubs_over_one_postgresql_drain_2000_tasks(tmp_path: Path, postgres_url: str) -> None:
+def test_agents_on_four_hubs_over_one_postgresql_drain_a_plan(tmp_path: Path, postgres_url: str) -> None:
     program = Program(tmp_path / "home", {"CREWHALL_DATABASE_URL": postgres_url, "MCP_LOG_LEVEL": "warning"})
     with ExitStack() as stack:
         urls = [stack.enter_context(program.up()).url for _ in range(4)]
         operator = Connection(urls[0])
         stack.callback(operator.close)
-        workflow = planned_workflow(operator.call, layered_plan(TASKS, 100))
+        workflow = planned_workflow(operator.call, layered_plan(TASKS, WIDTH))
         drainers: dict[str, Drainer] = {}
         began = time.monotonic()
-        for number in range(32):
+        for number in range(AGENTS):
             made = operator.call("agent_token_create", name=f"agent {number}", role="worker")
             connection = Connection(urls[number % 4], made["token"])
             stack.callback(connection.close)
             drainers[made["agent_id"]] = Drainer(connection.call, workflow, number, began + 240, looks_at=20)
         drain_together(list(drainers.values()))
         report("4 hubs, PostgreSQL", drainers, began)
-        assert_drained(postgres_url, drainers, TASKS, least=10)
+        assert_drained(postgres_url, drainers, TASKS, least=size(4, full=10))
     assert rows(postgres_url, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") == [(0,)]
 
 
-def test_eight_bridges_on_sqlite_drain_2000_tasks(home: Path) -> None:
+def test_eight_bridges_on_sqlite_drain_a_plan(home: Path) -> None:
     with fleet(home, 8) as (operator, agents):
-        workflow = planned_workflow(operator.call, layered_plan(TASKS, 100))
+        workflow = planned_workflow(operator.call, layered_plan(TASKS, WIDTH))
         began = time.monotonic()
         drainers = {
             agent: Drainer(bridge.call, workflow, number, began + 240, looks_at=8)
@@ -154,13 +157,13 @@ def test_eight_bridges_on_sqlite_drain_2000_tasks(home: Path) -> None:
         drain_together(list(drainers.values()))
         report("8 bridges, SQLite", drainers, began)
         assert len(hubs(home)) == 1
-    assert_drained(str(home / "hall.db"), drainers, TASKS, least=50)
+    assert_drained(str(home / "hall.db"), drainers, TASKS, least=size(4, full=50))
 
 
 @contextmanager
 def fleet(home: Path, count: int) -> Iterator[tuple[Stdio, dict[str, Stdio]]]:
     """The operator's bridge, and a bridge for each of so many agents, each with that agent's token."""
-    with bridges(home) as (operator,), ExitStack() as stack:
+    with bridges(home, warm=True) as (operator,), ExitStack() as stack:
         agents: dict[str, Stdio] = {}
         for number in range(count):
             made = operator.call("agent_token_create", name=f"agent {number}", role="worker")
