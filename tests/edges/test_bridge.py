@@ -24,7 +24,7 @@ from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Live, eventually
 from tests.edges.lab import Lab
 from tests.edges.program import PASSED_ON, Program
-from tests.edges.stdio import LEGACY, Stdio, bridges, end, hall_of, hubs, is_alive, the_hub
+from tests.edges.stdio import LEGACY, Stdio, bridges, end, hall_of, hubs, is_alive, the_hub, warm_bridges
 from tests.edges.ways import CREWHALL, MODERN
 
 
@@ -40,7 +40,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A home whose hub is up, for tests that need one to be there and change nothing."""
     home = tmp_path_factory.mktemp("bridge")
     (home / "config.toml").write_text("[server]\nport = 0\n")
-    with bridges(home, warm=True) as (client,):
+    with warm_bridges(home) as (client,):
         client.call("agent_list")
         yield home
 
@@ -53,6 +53,11 @@ def bridge(home: Path, *words: str, **environment: str) -> Iterator[Stdio]:
         yield client
     finally:
         client.kill()
+
+
+def python_path(first: Path) -> str:
+    """PYTHONPATH with this directory first: Python runs the sitecustomize.py in it."""
+    return os.pathsep.join([str(first), PASSED_ON.get("PYTHONPATH", "")])
 
 
 def test_a_bridge_starts_the_hub_that_it_needs_and_leaves_it_running(home: Path) -> None:
@@ -99,7 +104,7 @@ def _me(n: int) -> dict[str, str]:
 
 @pytest.mark.parametrize("version", [MODERN, LEGACY])
 def test_a_killed_hub_costs_one_answer_and_no_more(home: Path, version: str) -> None:
-    with bridges(home, warm=True) as (client,):
+    with warm_bridges(home) as (client,):
         if version == LEGACY:
             client.initialize()
         client.call("agent_register", name="ada", runtime="codex")
@@ -110,7 +115,7 @@ def test_a_killed_hub_costs_one_answer_and_no_more(home: Path, version: str) -> 
 
 
 def test_a_call_that_was_with_a_dying_hub_may_have_happened(home: Path) -> None:
-    with bridges(home, warm=True) as (client,):
+    with warm_bridges(home) as (client,):
         client.call("agent_list")
         pid = the_hub(home)
         os.kill(pid, signal.SIGSTOP)
@@ -139,7 +144,7 @@ def _pending(descriptor: int) -> bytes:
 
 
 def test_a_hub_that_is_told_to_stop_answers_first_and_loses_nothing(home: Path) -> None:
-    with bridges(home, 4, warm=True) as clients:
+    with warm_bridges(home, 4) as clients:
         clients[0].call("agent_list")
         asked = [
             [client.send("tools/call", name="agent_register", arguments=_me(n)) for n in range(50)]
@@ -153,7 +158,7 @@ def test_a_hub_that_is_told_to_stop_answers_first_and_loses_nothing(home: Path) 
 
 
 def test_a_bridge_waits_for_a_reason_to_start_a_hub_again(home: Path) -> None:
-    with bridges(home, warm=True) as (client,):
+    with warm_bridges(home) as (client,):
         client.call("agent_list")
         client.send("subscriptions/listen", notifications={"resourceSubscriptions": ["crewhall://agents"]})
         eventually(lambda: client.notices)
@@ -164,7 +169,7 @@ def test_a_bridge_waits_for_a_reason_to_start_a_hub_again(home: Path) -> None:
 
 
 def test_a_persons_hub_takes_the_place_of_one_that_a_bridge_started(home: Path) -> None:
-    with bridges(home, warm=True) as (client,):
+    with warm_bridges(home) as (client,):
         client.call("agent_register", name="ada", runtime="codex")
         first = the_hub(home)
         with Program(home).up("--port", "0") as up:
@@ -186,12 +191,11 @@ def test_a_newer_bridge_replaces_an_older_hub_and_nothing_is_lost(home: Path, tm
     newer = tmp_path / "newer" / "sitecustomize.py"
     newer.parent.mkdir()
     newer.write_text("import crewhall\ncrewhall.__version__ = '9.0.0'\n")
-    with bridges(home, 3) as clients:
+    with warm_bridges(home, 3) as clients:
         clients[0].call("agent_list")
         old = the_hub(home)
         asked = [[_register(client, n) for n in range(50)] for client in clients]
-        path = os.pathsep.join([str(newer.parent), PASSED_ON.get("PYTHONPATH", "")])
-        upgraded = Stdio(home, PYTHONPATH=path)
+        upgraded = Stdio(home, PYTHONPATH=python_path(newer.parent))
         try:
             about = upgraded.ask("tools/list")["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]
             assert about["version"] == "9.0.0"
@@ -206,7 +210,7 @@ def test_a_newer_bridge_replaces_an_older_hub_and_nothing_is_lost(home: Path, tm
 
 
 def test_large_messages_arrive_whole_and_in_order(home: Path) -> None:
-    with bridges(home, warm=True) as (client,):
+    with warm_bridges(home) as (client,):
         text = "ä" * 600_000
         asked = [
             client.send("tools/call", name="agent_register", arguments=_me(n) | {"metadata": {"text": text}})
@@ -298,7 +302,7 @@ def test_a_script_gets_its_answers_though_its_input_has_ended(home: Path) -> Non
     start = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
     lines[0] |= {"method": "initialize", "params": start}
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    with bridges(home, 0):
+    with warm_bridges(home, 0):
         done = subprocess.run(
             [CREWHALL, "--home", str(home), "mcp"],
             check=True,
@@ -312,7 +316,7 @@ def test_a_script_gets_its_answers_though_its_input_has_ended(home: Path) -> Non
 
 
 def test_garbage_is_answered_and_nothing_ends(home: Path) -> None:
-    with bridges(home, warm=True) as (client,):
+    with warm_bridges(home) as (client,):
         for garbage in (b"hello\n", b"\xff\xfe\n", b"[" * 100_000 + b"\n", b"!bye\n", b"{\n"):
             client.write(garbage)
             assert client.answer(None)["error"]["code"] == -32700
@@ -330,7 +334,7 @@ def test_garbage_is_answered_and_nothing_ends(home: Path) -> None:
 
 
 def test_a_cancelled_request_is_not_answered_even_by_a_dying_hub(home: Path) -> None:
-    with bridges(home, warm=True) as (client,):
+    with warm_bridges(home) as (client,):
         client.call("agent_list")
         pid = the_hub(home)
         os.kill(pid, signal.SIGSTOP)
@@ -359,7 +363,7 @@ def test_a_starting_hub_does_not_keep_a_client_from_the_older_handshake(home: Pa
 
 
 def test_a_hub_that_nobody_uses_ends_and_the_next_request_starts_another(home: Path) -> None:
-    with bridges(home, 2, CREWHALL_SERVER_IDLE="1") as (one, other):
+    with warm_bridges(home, 2, CREWHALL_SERVER_IDLE="1") as (one, other):
         one.call("agent_register", name="ada", runtime="codex")
         other.call("agent_list")
         first = the_hub(home)
@@ -385,14 +389,14 @@ def test_a_home_with_a_very_long_name_works(tmp_path: Path) -> None:
     home = tmp_path / ("long" * 30)
     home.mkdir()
     (home / "config.toml").write_text("[server]\nport = 0\n")
-    with bridges(home) as (client,):
+    with warm_bridges(home) as (client,):
         assert client.count() == 0
 
 
 def test_two_halls_in_one_directory_have_two_hubs(home: Path) -> None:
     with (
-        bridges(home, warm=True) as (one,),
-        bridges(home, 1, warm=True, MCP_DATABASE_PATH=str(home / "other.db")) as (other,),
+        warm_bridges(home) as (one,),
+        warm_bridges(home, 1, MCP_DATABASE_PATH=str(home / "other.db")) as (other,),
     ):
         one.call("agent_register", name="ada", runtime="codex")
         assert other.count() == 0
@@ -418,7 +422,11 @@ def test_standalone_tells_why_it_cannot_serve(home: Path) -> None:
 
 def test_a_hub_that_does_not_answer_is_told_and_nothing_hangs(home: Path) -> None:
     """A process stopped with Ctrl-Z: the kernel takes connections for it, and nobody says hello."""
-    with Program(home).up("--port", "0") as up, bridges(home) as (client,):
+    impatient = home / "impatient" / "sitecustomize.py"
+    impatient.parent.mkdir()
+    impatient.write_text("from crewhall.edges import bridge\nbridge.GREETING_SECONDS /= 10\n")
+    path = python_path(impatient.parent)
+    with Program(home).up("--port", "0") as up, bridges(home, PYTHONPATH=path) as (client,):
         os.kill(up.process.pid, signal.SIGSTOP)
         try:
             assert "does not answer" in client.call("agent_list")["message"]
@@ -439,7 +447,7 @@ def test_a_bridge_whose_directory_is_gone_works(home: Path, tmp_path: Path) -> N
     gone.mkdir()
     command = f"cd {gone} && rmdir {gone} && exec {CREWHALL} --home {home} mcp"
     question = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}) + "\n"
-    with bridges(home, 0):
+    with warm_bridges(home, 0):
         words = ["sh", "-c", command]
         done = subprocess.run(
             words, check=True, input=question, capture_output=True, text=True, env=PASSED_ON, timeout=60
@@ -448,7 +456,7 @@ def test_a_bridge_whose_directory_is_gone_works(home: Path, tmp_path: Path) -> N
 
 
 def test_a_hub_that_cannot_have_its_port_sends_nobody_away(home: Path) -> None:
-    with bridges(home, warm=True) as (client,), socket.create_server(("127.0.0.1", 0)) as other:
+    with warm_bridges(home) as (client,), socket.create_server(("127.0.0.1", 0)) as other:
         client.count()
         first = the_hub(home)
         taken = str(other.getsockname()[1])
@@ -460,7 +468,7 @@ def test_a_hub_that_cannot_have_its_port_sends_nobody_away(home: Path) -> None:
 
 
 def test_a_persons_hub_gets_the_port_of_one_that_a_bridge_started(home: Path) -> None:
-    with bridges(home, warm=True) as (client,):
+    with warm_bridges(home) as (client,):
         client.count()
         first = the_hub(home)
         port = json.loads((home / f"hub-{first}.json").read_text())["url"].rpartition(":")[2]
@@ -580,7 +588,7 @@ def test_a_slow_reader_gets_everything_after_it_has_ended_its_input(monkeypatch:
 
 
 def test_notices_without_a_hub_are_not_kept(home: Path) -> None:
-    with bridges(home, warm=True) as (client,):
+    with warm_bridges(home) as (client,):
         for _ in range(300):
             client.notify("notifications/progress", progressToken="x" * 100_000, progress=1)
         assert client.count() == 0

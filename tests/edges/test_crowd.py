@@ -16,7 +16,7 @@ from websockets.asyncio.client import connect
 
 from tests.conftest import eventually
 from tests.edges.program import Program
-from tests.edges.stdio import Stdio, bridges, end, hubs, the_hub
+from tests.edges.stdio import Stdio, end, hubs, the_hub, warm_bridges
 from tests.edges.wire import http
 from tests.sizes import size
 
@@ -33,7 +33,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("count", [8, 32])
 def test_many_bridges_write_at_once_and_each_write_is_there_once(home: Path, count: int) -> None:
-    with bridges(home, count, warm=True) as clients, ThreadPoolExecutor(count) as threads:
+    with warm_bridges(home, count) as clients, ThreadPoolExecutor(count) as threads:
         paths = [[f"/bridge/{n}/{step}" for step in range(size(400, full=6400) // count)] for n in range(count)]
         refused = list(threads.map(_write_all, clients, paths))
         assert refused == [[]] * count
@@ -93,7 +93,7 @@ def _others(home: Path, first: int) -> list[int]:
 
 
 def test_a_hub_killed_under_eight_busy_bridges_loses_nothing_that_was_acknowledged(home: Path) -> None:
-    with bridges(home, 8, warm=True) as clients:
+    with warm_bridges(home, 8) as clients:
         for client in clients:
             client.count()
         busy = [Busy(client, n) for n, client in enumerate(clients)]
@@ -167,7 +167,7 @@ def _memory(pid: int) -> int:
 
 
 def test_a_bridge_takes_little_memory(home: Path) -> None:
-    with bridges(home, warm=True) as (client,):
+    with warm_bridges(home) as (client,):
         for n in range(50):
             client.call("repository_register", path=f"/r/{n}")
         assert _memory(client.process.pid) <= 20

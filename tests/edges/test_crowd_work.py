@@ -12,7 +12,7 @@ import pytest
 
 from tests.edges.fleet import Connection, Drainer, assert_drained, drain_together, layered_plan, planned_workflow, rows
 from tests.edges.program import Program
-from tests.edges.stdio import Stdio, bridges, end_hubs, hubs
+from tests.edges.stdio import Stdio, end_hubs, hubs, warm_bridges
 from tests.sizes import size
 
 EACH = size(25, full=200)
@@ -72,7 +72,7 @@ class Client:
 
 
 def test_eight_clients_create_claim_and_write_at_once_and_each_answer_is_true(home: Path) -> None:
-    with bridges(home, 8, warm=True) as some, ThreadPoolExecutor(24) as threads:
+    with warm_bridges(home, 8) as some, ThreadPoolExecutor(24) as threads:
         clients = list(threads.map(Client, some, range(8)))
         plan = layered_plan(8 * EACH, 8 * EACH)
         workflow = planned_workflow(some[0].call, plan, "claimed")
@@ -163,7 +163,7 @@ def test_eight_bridges_on_sqlite_drain_a_plan(home: Path) -> None:
 @contextmanager
 def fleet(home: Path, count: int) -> Iterator[tuple[Stdio, dict[str, Stdio]]]:
     """The operator's bridge, and a bridge for each of so many agents, each with that agent's token."""
-    with bridges(home, warm=True) as (operator,), ExitStack() as stack:
+    with warm_bridges(home) as (operator,), ExitStack() as stack:
         agents: dict[str, Stdio] = {}
         for number in range(count):
             made = operator.call("agent_token_create", name=f"agent {number}", role="worker")

@@ -15,7 +15,7 @@ from crewhall.edges.meeting import Meeting
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Live, eventually
 from tests.edges.program import Program, ask
-from tests.edges.stdio import Stdio, bridges, end, hall_of, hubs, the_hub
+from tests.edges.stdio import Stdio, bridges, end, hall_of, hubs, the_hub, warm_bridges
 from tests.edges.ways import META
 
 LEASE = 1.0  # seconds
@@ -153,7 +153,7 @@ def test_a_silent_bridge_keeps_its_task_when_its_hub_is_killed_and_another_takes
 
 def test_a_silent_bridge_finds_the_hub_that_someone_else_starts(home: Path) -> None:
     """It starts none for itself while it has nothing to ask, and no hub means that nobody is missed."""
-    with bridges(home, warm=True) as (client,):
+    with warm_bridges(home) as (client,):
         agent = client.call("agent_register", name="bob", runtime="custom")["id"]
         task = job(client.call)
         client.call("task_claim", task_id=task, agent_id=agent)
