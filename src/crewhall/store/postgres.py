@@ -5,6 +5,8 @@ Events are inserted last, under an advisory lock that is held to the commit: the
 a reader that has seen number n will never be shown a smaller one later.
 """
 
+import selectors
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +25,7 @@ from crewhall.store.transaction import Row, Store, Tx, Work
 CONNECT_SECONDS = 10
 CLOCK_SECONDS = 60
 # A server that vanished without a word is noticed within half a minute.
-ALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000}
+ALIVE: dict[str, Any] = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000}
 
 
 class PostgresStore(Store):
@@ -54,6 +56,7 @@ class PostgresStore(Store):
         self._offset_until = 0.0
         self._listener: threading.Thread | None = None
         self._closed = threading.Event()
+        self._woken, self._wake = socket.socketpair()  # ends the listener's wait at once
 
     def now(self) -> int:
         """The server's clock, so that leases agree between nodes; its offset to ours is measured every minute."""
@@ -133,17 +136,28 @@ class PostgresStore(Store):
     def _listen(self) -> None:
         """Turn the server's notifications into wake-ups; readers poll as well, so a lost one costs a moment."""
         while not self._closed.is_set():
-            with suppress(psycopg.Error), psycopg.connect(self.url, autocommit=True) as connection:
+            with suppress(psycopg.Error), psycopg.connect(self.url, autocommit=True, **ALIVE) as connection:
                 connection.execute("LISTEN crewhall_events")
-                while not self._closed.is_set():
-                    for _ in connection.notifies(timeout=0.5, stop_after=1):
+                self.announce()  # for what was missed until now
+                while self._hears(connection):
+                    if list(connection.notifies(timeout=0)):
                         self.announce()
             self._closed.wait(0.5)
 
+    def _hears(self, connection: "psycopg.Connection[Any]") -> bool:
+        """Wait until the server sends something; False once the store is closed."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(connection, selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
+            selector.select()
+        return not self._closed.is_set()
+
     def close(self) -> None:
         self._closed.set()
+        self._wake.close()
         if self._listener is not None:
             self._listener.join()
+        self._woken.close()
         self._pool.close()
 
 
