@@ -23,7 +23,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -56,6 +58,13 @@ class Process:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+
+@dataclass
+class Done:
+    code: int
+    out: str
+    err: str
 
 
 class Prefork:
@@ -93,6 +102,21 @@ class Prefork:
         with self._turn:
             socket.send_fds(self._control, [json.dumps(request).encode()], list(files))
             return self._started.get(timeout=30)
+
+    def run(self, words: Sequence[str], environment: Mapping[str, str], text: str = "") -> Done:
+        """`crewhall` with these words, to its end."""
+        with TemporaryFile("w+") as into, TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+            into.write(text)
+            into.seek(0)
+            files = [into.fileno(), out.fileno(), err.fileno()]
+            process = self.start(words, environment, files, cwd=os.getcwd())
+            try:
+                code = process.wait(40)
+            finally:
+                process.kill()
+            out.seek(0)
+            err.seek(0)
+            return Done(code, out.read(), err.read())
 
     def close(self) -> None:
         self._control.shutdown(socket.SHUT_RDWR)

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import IO, Any
 
 import pytest
@@ -19,19 +18,12 @@ import pytest
 from crewhall import config
 from crewhall.config import Settings
 from crewhall.edges import cli
-from tests.edges.prefork import Process, prefork
+from tests.edges.prefork import Done, Process, prefork
 from tests.edges.ways import CREWHALL
 from tests.edges.wire import http
 
 # What a process needs of ours to run at all; nothing of our own settings.
 PASSED_ON = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH", "LANG") if name in os.environ}
-
-
-@dataclass
-class Done:
-    code: int
-    out: str
-    err: str
 
 
 @dataclass
@@ -76,27 +68,13 @@ class Program:
         return PASSED_ON | {"CREWHALL_HOME": str(self.home)} | self.environment | more
 
     def run(self, *words: str, text: str = "", **environment: str) -> Done:
-        with TemporaryFile("w+") as into, TemporaryFile("w+") as out, TemporaryFile("w+") as err:
-            into.write(text)
-            into.seek(0)
-            process = self.start(words, environment, into, out, err)
-            try:
-                code = process.wait(40)
-            finally:
-                process.kill()
-            out.seek(0)
-            err.seek(0)
-            return Done(code, out.read(), err.read())
-
-    def start(
-        self, words: Sequence[str], environment: dict[str, str], *files: IO[str]
-    ) -> "Process | subprocess.Popen[str]":
-        """A process with these as its standard input, output and error."""
         around = self._environment(environment)
         if not self.real:
-            return prefork().start(words, around, [file.fileno() for file in files], cwd=os.getcwd())
-        into, out, err = files
-        return subprocess.Popen([CREWHALL, *words], env=around, stdin=into, stdout=out, stderr=err, text=True)
+            return prefork().run(words, around, text)
+        done = subprocess.run(
+            [CREWHALL, *words], check=False, input=text, env=around, capture_output=True, text=True, timeout=40
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
 
     def here(self, *words: str, **environment: str) -> Done:
         """The same without a process of its own, for set-up and for tables of cases; starting one takes a second."""
@@ -112,6 +90,16 @@ class Program:
                 patch.setenv(name, value)
             return Done(cli.run(list(words)), out.getvalue(), err.getvalue())
 
+    def _start(
+        self, words: Sequence[str], environment: dict[str, str], *files: IO[str]
+    ) -> "Process | subprocess.Popen[str]":
+        """A process with these as its standard input, output and error."""
+        around = self._environment(environment)
+        if not self.real:
+            return prefork().start(words, around, [file.fileno() for file in files], cwd=os.getcwd())
+        into, out, err = files
+        return subprocess.Popen([CREWHALL, *words], env=around, stdin=into, stdout=out, stderr=err, text=True)
+
     @contextmanager
     def up(self, *words: str, **environment: str) -> Iterator[Up]:
         """A hub that is ready; it is ended with the block if it still runs."""
@@ -120,7 +108,7 @@ class Program:
         ours, theirs = os.pipe()
         with open(ours) as out:
             with open(theirs, "w") as into, log.open("w") as errors, open(os.devnull) as nothing:
-                process = self.start(["up", *(words or ("--port", "0"))], environment, nothing, into, errors)
+                process = self._start(["up", *(words or ("--port", "0"))], environment, nothing, into, errors)
             try:
                 greeting = ""
                 for line in out:

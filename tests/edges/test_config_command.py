@@ -19,7 +19,8 @@ from crewhall.edges.local import call_here
 from crewhall.errors import Conflict
 from tests.blocks import blocks_of, run, shows
 from tests.conftest import Live, eventually
-from tests.edges.program import PASSED_ON, Done
+from tests.edges.prefork import Done
+from tests.edges.program import PASSED_ON
 from tests.edges.ways import CREWHALL, announce
 from tests.outside.repos import git, make_repository
 

@@ -4,7 +4,6 @@ import contextlib
 import io
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -19,6 +18,7 @@ from crewhall.edges import cli
 from crewhall.edges.cli import RULED_NO
 from crewhall.errors import every_failure
 from tests.conftest import Live
+from tests.edges.prefork import prefork
 
 MODERN = "2026-07-28"
 ACCEPT = {"Accept": "application/json, text/event-stream"}
@@ -94,13 +94,11 @@ def by_get(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict
 def by_cli(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict[str, Any]:
     """The command line as a process of its own, asking the running hub."""
     home = announce(live)
-    words = [CREWHALL, "--home", str(home), "--json", *live.hub.registry.find(tool).command, "--input", "-"]
+    words = ["--home", str(home), "--json", *live.hub.registry.find(tool).command, "--input", "-"]
     environment = {"CREWHALL_TOKEN": token, "PATH": "/usr/bin:/bin"}
-    done = subprocess.run(
-        words, check=False, input=json.dumps(arguments), env=environment, capture_output=True, text=True, timeout=60
-    )
-    body: dict[str, Any] = json.loads(done.stdout)
-    assert done.returncode == exit_code(tool, body), done.stderr
+    done = prefork().run(words, environment, json.dumps(arguments))
+    body: dict[str, Any] = json.loads(done.out)
+    assert done.code == exit_code(tool, body), done.err
     return body
 
 
