@@ -6,11 +6,13 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 ARGS ?=
 
-.PHONY: help up test lint bench conformance clients docs lock install clean system npm python
+.PHONY: help up test check soak lint bench conformance clients docs lock install clean system npm python
 
 help:
 	@echo "make up           serve a hall: dashboard, MCP, REST (ARGS='--port 0')"
 	@echo "make test         every check and every test, on SQLite and PostgreSQL"
+	@echo "make check        lint, types and the quick tests: under a minute, after every change"
+	@echo "make soak         the tests at full size, fresh examples, interrupted set-ups: an hour"
 	@echo "make lint         ruff, mypy, import-linter"
 	@echo "make bench        what a call costs against its floor"
 	@echo "make conformance  the MCP project's own suite against a hub (npm)"
@@ -25,6 +27,13 @@ up: install
 test: $(VENV)/dev
 	@$(MAKE) -s -j2 lint npm
 	@$(BIN)/python -m tools.test $(ARGS)
+
+check: lint
+	@$(BIN)/python -m tools.test --quick
+
+soak: $(VENV)/dev npm
+	@$(BIN)/python -m tools.test --soak
+	@$(BIN)/python -m tools.interrupts
 
 lint: $(VENV)/dev
 	@$(BIN)/ruff check -q .

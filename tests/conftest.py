@@ -24,7 +24,6 @@ from crewhall.identity import OPERATOR, Actor, Credentials, make_token, operator
 from crewhall.store.open import open_store
 from crewhall.store.sql import Queries
 from crewhall.tool import Registry
-from tests import limit
 from tests.postgres import Cluster
 from tests.slowest import Slowest
 
@@ -40,8 +39,25 @@ hypothesis.settings.load_profile("test")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(limit)
     config.pluginmanager.register(Slowest())
+
+
+# Their tests run git, a hub or another program, or talk to a server.
+SLOW_ROOMS = ("client", "edges", "hosts", "outside")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What `make check` leaves out: PostgreSQL, these rooms, and what is marked slow in the others."""
+    here = Path(__file__).parent
+    for item in items:
+        room = item.path.relative_to(here).parts[0] if item.path.is_relative_to(here) else ""
+        if room in SLOW_ROOMS or _uses_postgres(item):
+            item.add_marker("slow")
+
+
+def _uses_postgres(item: pytest.Item) -> bool:
+    given = getattr(item, "callspec", None)
+    return "cluster" in getattr(item, "fixturenames", ()) or (given is not None and "postgres" in given.params.values())
 
 
 def pytest_collection_finish() -> None:

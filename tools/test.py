@@ -1,4 +1,10 @@
-"""Run the tests: in two processes, with their files in memory, and no skips where we may install what they need."""
+"""
+Run the tests in two processes, with their files in memory, and no skips where we may install what they need.
+
+    python -m tools.test [WORDS]      all of them, or pytest with these words
+    python -m tools.test --quick      without PostgreSQL, npm, a browser and other programs: `make check`
+    python -m tools.test --soak       all at full size, then the properties again and again, with fresh examples
+"""
 
 import os
 import shutil
@@ -11,6 +17,10 @@ from pathlib import Path
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps files in memory
 ROOM = 4 << 30  # twice what a run takes
+BOTH_CORES = ["-n", "2", "--dist", "worksteal"]
+# At full size, a test takes its time.
+SOAK = [*BOTH_CORES, "--hypothesis-profile=soak", "--timeout=1000", "-o", "faulthandler_timeout=1200"]
+ROUNDS = 5
 
 
 def may_install() -> bool:
@@ -33,13 +43,32 @@ def place() -> Iterator[dict[str, str]]:
         yield {"TMPDIR": directory}
 
 
-def main() -> int:
-    no_skips = {"CREWHALL_TEST_NO_SKIPS": "1"} if may_install() else {}
-    words = sys.argv[1:] or ["-n", "2", "--dist", "worksteal"]
+def run(words: list[str], **variables: str) -> int:
     with place() as where:
-        environment = os.environ | no_skips | where
+        environment = os.environ | where | variables
+        # Every process would compile the tests again.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         return subprocess.run([sys.executable, "-m", "pytest", *words], env=environment, check=False).returncode
 
 
+def soak() -> int:
+    """The first exit code that is not 0, after all of it."""
+    codes = [run(SOAK, CREWHALL_TEST_FULL="1", **no_skips())]
+    codes += [run([*SOAK, "-m", "hypothesis"], **no_skips()) for _ in range(ROUNDS)]
+    return next(filter(None, codes), 0)
+
+
+def no_skips() -> dict[str, str]:
+    return {"CREWHALL_TEST_NO_SKIPS": "1"} if may_install() else {}
+
+
+def main(words: list[str]) -> int:
+    if words == ["--quick"]:
+        return run([*BOTH_CORES, "-m", "not slow"])
+    if words == ["--soak"]:
+        return soak()
+    return run(words or BOTH_CORES, **no_skips())
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
