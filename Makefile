@@ -24,7 +24,8 @@ help:
 up: install
 	@exec env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKEOVERRIDES -u ARGS $(BIN)/crewhall up $(ARGS)
 
-test: $(VENV)/dev
+# npm waits for the network and the disk: it runs beside pip and lint.
+test:
 	@$(MAKE) -s -j2 lint npm
 	@$(BIN)/python -m tools.test $(ARGS)
 
@@ -59,8 +60,8 @@ install: $(VENV)/ready
 system:
 	@tools/system-packages
 
-npm: $(VENV)/dev system
-	@$(BIN)/python -m tools.npm
+npm: system | python
+	@$(PYTHON) -m tools.npm
 
 # The locks carry hashes and no addresses: pip takes each package from the registry that this machine uses.
 # An interrupted install leaves a mark, and is started over (tools/whole.py).
