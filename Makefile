@@ -71,9 +71,10 @@ $(VENV)/ready: requirements.lock pyproject.toml $(UNFINISHED) | python
 	@$(PYTHON) -m tools.make_venv $(VENV) requirements.lock
 	@touch $@
 
-$(VENV)/dev: requirements-dev.lock pyproject.toml $(UNFINISHED) | python
+# It holds what the first lock has, at the same versions: `make up` after `make test` has nothing to install.
+$(VENV)/dev: requirements-dev.lock requirements.lock pyproject.toml $(UNFINISHED) | python
 	@$(PYTHON) -m tools.make_venv $(VENV) requirements-dev.lock
-	@touch $@
+	@touch $(VENV)/ready $@
 
 python:
 	@test -n "$(PYTHON)" || { echo "crewhall needs Python 3.11 or later, and none was found; name one with make PYTHON=…"; exit 1; } >&2
