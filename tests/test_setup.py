@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -100,3 +101,13 @@ def test_a_package_without_its_program_is_not_installed(tmp_path: Path) -> None:
     assert has({"one": "1.0.0"}, tmp_path) and not has({"one": "1.0.1"}, tmp_path)
     (tmp_path / "unfinished").touch()
     assert not has({"one": "1.0.0"}, tmp_path)
+
+
+def test_the_development_lock_has_what_make_up_installs_at_the_same_versions() -> None:
+    """So `make up` after `make test` installs nothing."""
+    few, all_of_them = (_pins(ROOT / name) for name in ("requirements.lock", "requirements-dev.lock"))
+    assert few and few <= all_of_them
+
+
+def _pins(lock: Path) -> set[tuple[str, str]]:
+    return set(re.findall(r"^([\w.-]+)==(\S+)", lock.read_text(), re.MULTILINE))
