@@ -25,7 +25,12 @@ from crewhall.store.transaction import Row, Store, Tx, Work
 CONNECT_SECONDS = 10
 CLOCK_SECONDS = 60
 # A server that vanished without a word is noticed within half a minute.
-ALIVE: dict[str, Any] = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000}
+ALIVE: dict[str, Any] = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
 
 
 class PostgresStore(Store):
