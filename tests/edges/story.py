@@ -6,12 +6,14 @@ The story of seed 003, told by a client that knows the seed's parameters and res
                  └─▶ ui ──┘               └─▶ e2e ──┘                    all of lower sequences)
 """
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests.edges.seed import RESULTS, TASK_STATUSES, misfit
 from tests.outside.repos import git, make_repository
+from tests.sizes import size
 
 Body = dict[str, Any]
 Call = Callable[..., Body]
@@ -43,6 +45,25 @@ WAITS = {task["name"]: task.get("depends_on", []) for task in PLAN["tasks"]}
 WAITS["release"] = [name for name in WAITS if name != "release"]
 GROUPS = {"build": ("api", "ui"), "check": ("unit", "e2e")}
 SEQUENCE = {task["name"]: task["sequence"] for task in PLAN["tasks"]}
+
+
+def sparingly(way: Call, directly: Call) -> Call:
+    """Calls by a slow way for each tool and each shape of its arguments; what repeats a shape is called directly."""
+    asked: Counter[str] = Counter()
+
+    def ask(tool: str, **arguments: Any) -> Body:
+        form = f"{tool} {_shape(arguments)}"
+        asked[form] += 1
+        return (way if asked[form] <= size(1, full=1000) else directly)(tool, **arguments)
+
+    return ask
+
+
+def _shape(value: Any) -> Any:
+    """Which arguments there are, and of which types, at every depth."""
+    if isinstance(value, dict):
+        return {name: _shape(value[name]) for name in sorted(value)}
+    return [_shape(item) for item in value] if isinstance(value, list) else type(value).__name__
 
 
 class Story:

@@ -1,19 +1,24 @@
 """An agent whose memory was cleared goes on: real Claude Code, the resume prompt, and a hall that remembers."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crewhall.outside import tokens
+from tests.conftest import BOTH
 from tests.edges.claude import asking, claude_code, use
-from tests.edges.program import Program
+from tests.edges.program import Program, Up
 from tests.families.work.halls import Ask, finish, move, planned, register, task
 from tests.outside.repos import make_repository
+from tests.postgres import Cluster
 from tools.stubs.anthropic import Play
 
+NUMBERS = itertools.count(1)
 RESUME = "/mcp__crewhall__resume_task"
 STEPS = ["a switch in the header", "keep its state", "follow the system's setting"]
 LONG = "The header was read, and each of its parts was tried in both schemes, by hand and by the tests. " * 60
@@ -35,28 +40,43 @@ class Story:
     tasks: dict[str, str]
     repository: str
     ada: str
+    name: str
     token: str
     bob: str
 
 
+@pytest.fixture(scope="module", params=BOTH)
+def hall(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program, Up]]:
+    """A hall and its hub, a process of its own; the story of each test happens there."""
+    home = tmp_path_factory.mktemp("claude") / "hall"
+    if request.param == "sqlite":
+        with (program := Program(home, {"MCP_DATABASE_PATH": str(home / "hall.db")})).up() as up:
+            yield program, up
+        return
+    cluster: Cluster = request.getfixturevalue("cluster")
+    url = cluster.create()
+    with (program := Program(home, {"CREWHALL_DATABASE_URL": url})).up() as up:
+        yield program, up
+    cluster.drop(url)
+
+
 @pytest.fixture
-def story(database: str, tmp_path: Path) -> Iterator[Story]:
-    where = {"CREWHALL_DATABASE_URL" if "://" in database else "MCP_DATABASE_PATH": database}
-    program = Program(tmp_path / "hall", where)
+def story(hall: tuple[Program, Up], tmp_path: Path) -> Story:
+    program, up = hall
+    ask = asking(up)
+    name = f"ada {next(NUMBERS)}"
+    made = ask("agent_token_create", name=name)
     repository = make_repository(tmp_path / "shop").root
-    with program.up() as up:
-        ask = asking(up)
-        made = ask("agent_token_create", name="ada")
-        places = {"repository_path": repository, "auto_create_workspaces": True}
-        _, tasks = planned(ask, *TASKS, name="Dark mode", **places)
-        finish(ask, tasks["colours"])
-        ask("task_update_status", id=tasks["survey"], status="skipped", outcome="nobody wants it")
-        bob = register(ask, "bob")
-        _, others = planned(ask, task("notes"), name="Release notes")
-        for one in (tasks["pages"], others["notes"]):
-            ask("task_claim", task_id=one, agent_id=bob)
-        _work(asking(up, made["token"]), tasks["switch"])
-        yield Story(program, ask, tasks | others, repository, made["agent_id"], made["token"], bob)
+    places = {"repository_path": repository, "auto_create_workspaces": True}
+    _, tasks = planned(ask, *TASKS, name="Dark mode", **places)
+    finish(ask, tasks["colours"])
+    ask("task_update_status", id=tasks["survey"], status="skipped", outcome="nobody wants it")
+    bob = register(ask, "bob")
+    _, others = planned(ask, task("notes"), name="Release notes")
+    for one in (tasks["pages"], others["notes"]):
+        ask("task_claim", task_id=one, agent_id=bob)
+    _work(asking(up, made["token"]), tasks["switch"])
+    return Story(program, ask, tasks | others, repository, made["agent_id"], name, made["token"], bob)
 
 
 def _work(ada: Ask, switch: str) -> None:
@@ -147,20 +167,21 @@ def test_a_cleared_agent_without_a_token_is_known_by_its_bridge(story: Story, tm
     assert (notes[-1]["type"], notes[-1]["agent_id"]) == ("recovery", held["claimed_by"])
 
 
-def asks_who_is_there(asked: str) -> Play:
+def asks_who_is_there(name: str, asked: str) -> Play:
     """A model whom the hall does not know: it follows the prompt to agent_list, and finds itself by its name."""
     refusal = yield use("task_load_context")
     assert refusal["code"] == "INVALID_INPUT" and "agent_list" in refusal["hint"]
     assert "agent_list" in asked
     agents = (yield use("agent_list"))["agents"]
-    me = next(one["id"] for one in agents if one["name"] == "ada")
+    me = next(one["id"] for one in agents if one["name"] == name)
     context = yield use("task_load_context", agent_id=me)
     yield f"going on with {context['current_task']['name']}"
 
 
 def test_a_stranger_is_led_to_its_task(story: Story, tmp_path: Path) -> None:
     """A new process without a token cannot be known; the refusal says how to find out who it is."""
-    with claude_code(tmp_path / "home", story.program, asks_who_is_there) as claude:
+    script = partial(asks_who_is_there, story.name)
+    with claude_code(tmp_path / "home", story.program, script) as claude:
         assert claude.ask(RESUME) == "going on with switch"
         _, (_, _, context) = claude.told()
     _is_the_switch(context, story)

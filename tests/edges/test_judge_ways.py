@@ -13,9 +13,10 @@ from crewhall.errors import NotFound
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Live
+from tests.edges.forked import Bridge
 from tests.edges.judge import make_tree, stand_in
 from tests.edges.sse import Sse
-from tests.edges.stdio import Stdio, hall_of
+from tests.edges.stdio import hall_of
 from tests.edges.ways import MODERN, Way, announce, by_get, by_input, by_mcp, by_rest, by_words, http, mcp, run_here
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -76,13 +77,13 @@ def tree(live: Live, tmp_path: Path) -> Path:
 @pytest.fixture
 def ways(live: Live) -> Iterator[dict[str, Way]]:
     with ExitStack() as opened:
-        lasting: dict[tuple[str, str], Stdio | Sse] = {}
+        lasting: dict[tuple[str, str], Bridge | Sse] = {}
 
-        def connected(kind: str, live: Live, token: str) -> Stdio | Sse:
+        def connected(kind: str, live: Live, token: str) -> Bridge | Sse:
             if (kind, token) not in lasting:
                 words = ["--families", "judge"] if kind == "bridge-judge" else []
                 environment = hall_of(live) | {"CREWHALL_TOKEN": token}
-                made = Sse(live, token) if kind == "sse" else Stdio(live.hub.settings.home, *words, **environment)
+                made = Sse(live, token) if kind == "sse" else Bridge(live.hub.settings.home, *words, **environment)
                 lasting[kind, token] = opened.enter_context(closing(made))
             return lasting[kind, token]
 

@@ -11,11 +11,19 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from crewhall.edges import live as live_edge
 from crewhall.identity import OPERATOR
 from crewhall.store.events import DAY_MS, prune
-from tests.conftest import Agent, Clock, Live, eventually
+from tests.conftest import BOTH, Clock, Live, eventually
+from tests.edges.conftest import SharedHubs, newcomer
 from tests.edges.test_leaving import busy_share
 from tests.edges.wire import http
+
+
+@pytest.fixture(params=BOTH)
+def live(request: pytest.FixtureRequest, shared_hubs: SharedHubs) -> Live:
+    """The module's hub on each database; a test looks at what happens after its beginning."""
+    return shared_hubs.find("hall", request.param)
 
 
 @contextmanager
@@ -35,17 +43,24 @@ def seen(watcher: ClientConnection, count: int) -> list[dict[str, Any]]:
     return events
 
 
-def register(live: Live, count: int, start: int = 0) -> None:
-    for n in range(start, start + count):
-        live.hub.call("agent_register", {"name": f"agent {n}", "runtime": "custom"}, OPERATOR)
+def newest(live: Live) -> int:
+    """The number of the last event until now, also of one that is pruned."""
+    return live_edge.newest_event(live.hub.store)
 
 
-def test_a_watcher_is_told_what_happens_from_now_on(live: Live) -> None:
+def register(live: Live, count: int) -> list[str]:
+    """So many new agents, by their ids."""
+    asked = [{"name": f"agent {n}", "runtime": "custom"} for n in range(count)]
+    return [live.hub.call("agent_register", one, OPERATOR)["id"] for one in asked]
+
+
+def test_a_watcher_is_told_what_happens_from_now_on(serve: Callable[..., Live]) -> None:
+    live = serve()
     register(live, 3)
     with watching(live) as watcher:
         assert json.loads(watcher.recv(timeout=20)) == {"events": [], "cursor": 3, "newest": 3}
         assert _watchers(live) == 1
-        register(live, 2, 3)
+        register(live, 2)
         events = seen(watcher, 2)
     assert [event["seq"] for event in events] == [4, 5]
     assert events[0] == live.hub.call("event_list", {"after": 3, "limit": 1}, OPERATOR)["events"][0]
@@ -56,21 +71,27 @@ def _watchers(live: Live) -> int:
     return int(text.partition('crewhall_open_connections{kind="websocket"} ')[2].split()[0])
 
 
-@pytest.mark.parametrize("after", [0, 1, 1200, 1399])
-def test_a_watcher_may_begin_anywhere_and_misses_nothing(live: Live, after: int) -> None:
+def many_events(live: Live) -> None:
     with live.hub.own_work() as tx:
         for n in range(1400):
             tx.event("agent.updated", f"ag_{n}")
+
+
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize("after", [0, 1, 1200, 1399])
+def test_a_watcher_may_begin_anywhere_and_misses_nothing(shared_hubs: SharedHubs, kind: str, after: int) -> None:
+    live, _ = shared_hubs.furnished(kind, many_events)
+    last = newest(live)
     with watching(live, f"?after={after}") as watcher:
         register(live, 5)
-        assert [event["seq"] for event in seen(watcher, 1405 - after)] == list(range(after + 1, 1406))
+        assert [event["seq"] for event in seen(watcher, last + 5 - after)] == list(range(after + 1, last + 6))
 
 
 def test_a_topic_is_a_noun_or_a_kind(live: Live) -> None:
-    with watching(live, "?after=0&topic=agent.unregistered") as kind, watching(live, "?after=0&topic=agent") as noun:
-        register(live, 1)
+    now = f"?after={newest(live)}"
+    with watching(live, f"{now}&topic=agent.unregistered") as kind, watching(live, f"{now}&topic=agent") as noun:
+        (agent,) = register(live, 1)
         live.hub.call("repository_register", {"path": "/r"}, OPERATOR)
-        agent = live.hub.call("agent_list", {}, OPERATOR)["agents"][0]["id"]
         live.hub.call("agent_unregister", {"id": agent}, OPERATOR)
         assert [event["what"] for event in seen(kind, 1)] == ["agent.unregistered"]
         assert [event["what"] for event in seen(noun, 2)] == ["agent.registered", "agent.unregistered"]
@@ -83,16 +104,23 @@ def test_what_another_hub_does_is_seen_too(serve: Callable[..., Live]) -> None:
         assert [event["seq"] for event in seen(watcher, 3)] == [1, 2, 3]
 
 
-def test_a_cursor_whose_events_are_gone_is_told_where_to_begin(serve: Callable[..., Live], clock: Clock) -> None:
-    live = serve(clock=clock)
+@pytest.fixture(params=BOTH)
+def pruned(request: pytest.FixtureRequest, shared_hubs: SharedHubs) -> Live:
+    """A hub whose log was pruned to its last event just now."""
+    live = shared_hubs.find("pruned", request.param, clock=Clock())
     register(live, 3)
-    clock.advance(40 * DAY_MS / 1000)
+    assert isinstance(live.hub.clock, Clock)
+    live.hub.clock.advance(40 * DAY_MS / 1000)
     with live.hub.own_work() as tx:
-        prune(tx, clock(), 30, 0)
-    with watching(live, "?after=1") as watcher:
+        prune(tx, live.hub.clock(), 30, 0)
+    return live
+
+
+def test_a_cursor_whose_events_are_gone_is_told_where_to_begin(pruned: Live) -> None:
+    with watching(pruned, "?after=1") as watcher:
         watcher.recv(timeout=20)
         body = json.loads(watcher.recv(timeout=20))
-        assert body["code"] == "CURSOR_EXPIRED" and body["oldest_cursor"] == 3
+        assert body["code"] == "CURSOR_EXPIRED" and body["oldest_cursor"] == newest(pruned)
         with pytest.raises(ConnectionClosed) as closed:
             watcher.recv(timeout=20)
     assert closed.value.rcvd is not None and closed.value.rcvd.code == 4410
@@ -113,20 +141,14 @@ def test_a_plain_get_is_told_where_to_go(live: Live) -> None:
     assert answer.status_code == 426 and "/api/v1/event/list" in answer.json()["hint"]
 
 
-@pytest.mark.parametrize("query", ["?after=0", "?after=0&topic=agent", "?after=3"])
-def test_a_log_that_was_pruned_to_the_last_event_keeps_nobody_busy(
-    serve: Callable[..., Live], clock: Clock, query: str
-) -> None:
-    live = serve(clock=clock)
-    register(live, 3)
-    clock.advance(40 * DAY_MS / 1000)
-    with live.hub.own_work() as tx:
-        prune(tx, clock(), 30, 0)
-    with watching(live, query) as watcher:
+@pytest.mark.parametrize("query", ["?after=0", "?after=0&topic=agent", "?after={last}"])
+def test_a_log_that_was_pruned_to_the_last_event_keeps_nobody_busy(pruned: Live, query: str) -> None:
+    last = newest(pruned)
+    with watching(pruned, query.format(last=last)) as watcher:
         watcher.recv(timeout=20)
-        assert busy_share(seconds=0.5) < 0.3
-        register(live, 1)
-        assert [event["seq"] for event in seen(watcher, 1)] == [4]
+        assert busy_share(seconds=0.3) < 0.3
+        register(pruned, 1)
+        assert [event["seq"] for event in seen(watcher, 1)] == [last + 1]
 
 
 def test_strangers_see_nothing(live: Live) -> None:
@@ -138,13 +160,14 @@ def test_strangers_see_nothing(live: Live) -> None:
         with pytest.raises(InvalidStatus) as refused, watching(live, "?after=0", **headers):
             pass
         assert refused.value.response.status_code == status
-    agent = Agent(live.hub)
+    agent = newcomer(live)
     with watching(live, "?after=0", Authorization=f"Bearer {agent.token}") as watcher:
         assert seen(watcher, 1)
 
 
-def test_a_watcher_whose_token_is_revoked_is_sent_away(live: Live) -> None:
-    agent = Agent(live.hub)
+def test_a_watcher_whose_token_is_revoked_is_sent_away(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_edge, "CHECK_SECONDS", 0.1)
+    agent = newcomer(live)
     with watching(live, Authorization=f"Bearer {agent.token}") as watcher:
         live.hub.call("agent_token_revoke", {"agent_id": agent.id}, OPERATOR)
         with pytest.raises(ConnectionClosed) as closed:
@@ -154,7 +177,7 @@ def test_a_watcher_whose_token_is_revoked_is_sent_away(live: Live) -> None:
 
 
 def test_what_a_watcher_says_is_of_no_interest(live: Live) -> None:
-    with watching(live, "?after=0") as watcher:
+    with watching(live, f"?after={newest(live)}") as watcher:
         for n in range(100):
             watcher.send("x" * n * 100)
         register(live, 1)

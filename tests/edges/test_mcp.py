@@ -16,7 +16,9 @@ from mcp.client.streamable_http import streamable_http_client
 from crewhall.edges.mcp import INSTRUCTIONS
 from crewhall.families.pulls.family import pulls
 from crewhall.identity import OPERATOR
-from tests.conftest import Agent, Live, eventually
+from crewhall.store import calls
+from tests.conftest import BOTH, Live, eventually
+from tests.edges.conftest import SharedHubs, newcomer
 from tests.edges.lab import Lab
 from tests.edges.ways import ACCEPT, META, MODERN, mcp
 from tests.outside.repos import make_repository
@@ -26,11 +28,22 @@ Serve = Callable[..., Live]
 sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
 
+@pytest.fixture
+def live(shared_hubs: SharedHubs) -> Live:
+    """One hub for all tests that ask the product's tools; it is on SQLite."""
+    return shared_hubs.find("hall", "sqlite")
+
+
+@pytest.fixture
+def lab_hub(shared_hubs: SharedHubs) -> Live:
+    """One hub for all tests of tools that answer at once; it is on SQLite."""
+    return shared_hubs.find("lab", "sqlite", tools=Lab().registry)
+
+
 def names(live: Live, version: str = MODERN, **headers: str) -> list[str]:
     return [tool["name"] for tool in mcp(live, version, "tools/list", {}, **headers)["result"]["tools"]]
 
 
-@sqlite
 def test_both_eras_discover_the_hall_and_its_instructions(live: Live) -> None:
     found = mcp(live, MODERN, "server/discover", {})["result"]
     assert MODERN in found["supportedVersions"] and found["instructions"] == INSTRUCTIONS
@@ -40,7 +53,6 @@ def test_both_eras_discover_the_hall_and_its_instructions(live: Live) -> None:
     assert len(INSTRUCTIONS) <= 2000
 
 
-@sqlite
 def test_who_sees_pulls_alone_is_told_of_pulls(live: Live) -> None:
     alone = {"X-Crewhall-Families": "pulls"}
     found = mcp(live, MODERN, "server/discover", {}, **alone)["result"]
@@ -54,7 +66,6 @@ def test_who_sees_pulls_alone_is_told_of_pulls(live: Live) -> None:
     assert both["instructions"] == INSTRUCTIONS
 
 
-@sqlite
 @pytest.mark.parametrize("era", ERAS)
 def test_the_list_has_a_fixed_order_schemas_and_annotations(live: Live, era: str) -> None:
     first = mcp(live, era, "tools/list", {})["result"]
@@ -82,7 +93,6 @@ def workflow_with_a_task(live: Live, **more: Any) -> tuple[str, str]:
     return made, live.hub.call("task_list", {"workflow_id": made}, OPERATOR)["tasks"][0]["id"]
 
 
-@sqlite
 def test_results_fit_their_output_schemas(live: Live, tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "repository").root
     agent = live.hub.call("agent_register", {"name": "a", "runtime": "codex"}, OPERATOR)["id"]
@@ -168,9 +178,8 @@ def test_results_fit_their_output_schemas(live: Live, tmp_path: Path) -> None:
     jsonschema_rs.validate(live.hub.registry.find("repository_get").output_schema, nothing["structuredContent"])
 
 
-@sqlite
 def test_what_a_caller_sees_depends_on_who_it_is_and_what_it_asked_for(live: Live) -> None:
-    worker, boss = Agent(live.hub, "w"), Agent(live.hub, "c", role="coordinator")
+    worker, boss = newcomer(live), newcomer(live, "coordinator")
     as_worker, as_boss = f"Bearer {worker.token}", f"Bearer {boss.token}"
     assert "agent_token_create" in names(live, **{"X-Crewhall-Profile": "all"})
     assert "agent_token_create" not in names(live, Authorization=as_worker, **{"X-Crewhall-Profile": "all"})
@@ -181,9 +190,8 @@ def test_what_a_caller_sees_depends_on_who_it_is_and_what_it_asked_for(live: Liv
     assert reading and not any(live.hub.registry.find(name).changes for name in reading)
 
 
-@sqlite
 def test_a_profile_shortens_the_list_and_not_what_may_be_called(live: Live) -> None:
-    worker = Agent(live.hub)
+    worker = newcomer(live)
     bearer = f"Bearer {worker.token}"
     called = mcp(live, MODERN, "tools/call", {"name": "event_list", "arguments": {}}, Authorization=bearer)
     assert called["result"]["isError"] is False
@@ -192,7 +200,6 @@ def test_a_profile_shortens_the_list_and_not_what_may_be_called(live: Live) -> N
     assert refused["structuredContent"]["code"] == "FORBIDDEN"
 
 
-@sqlite
 def test_a_family_is_picked_by_path_or_header_and_a_wrong_one_is_named(live: Live) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
     headers = ACCEPT | {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/list"}
@@ -204,7 +211,6 @@ def test_a_family_is_picked_by_path_or_header_and_a_wrong_one_is_named(live: Liv
     assert wrong.status_code == 400 and "there is no profile 'boss'" in wrong.json()["message"]
 
 
-@sqlite
 @pytest.mark.parametrize("era", ERAS)
 def test_an_unknown_tool_is_a_protocol_error_that_names_the_nearest(live: Live, era: str) -> None:
     answer = mcp(live, era, "tools/call", {"name": "agent_lists", "arguments": {}})
@@ -212,24 +218,20 @@ def test_an_unknown_tool_is_a_protocol_error_that_names_the_nearest(live: Live, 
     assert "Did you mean 'agent_list'?" in answer["error"]["message"]
 
 
-@sqlite
 @pytest.mark.parametrize("era", ERAS)
-def test_a_refusal_carries_its_fields_and_a_bug_carries_none(serve: Serve, era: str) -> None:
-    live = serve(tools=Lab().registry)
-    refused = mcp(live, era, "tools/call", {"name": "lab_refuse", "arguments": {}})["result"]
+def test_a_refusal_carries_its_fields_and_a_bug_carries_none(lab_hub: Live, era: str) -> None:
+    refused = mcp(lab_hub, era, "tools/call", {"name": "lab_refuse", "arguments": {}})["result"]
     assert refused["isError"] is True
     assert refused["structuredContent"]["instance_id"] == "work-1-a1"
     assert refused["structuredContent"]["suggestions"] == ["wait"]
-    broken = mcp(live, era, "tools/call", {"name": "lab_break", "arguments": {}})["result"]["structuredContent"]
+    broken = mcp(lab_hub, era, "tools/call", {"name": "lab_break", "arguments": {}})["result"]["structuredContent"]
     assert broken["code"] == "INTERNAL" and "secret detail" not in json.dumps(broken)
 
 
-@sqlite
 @pytest.mark.parametrize("era", ERAS)
-def test_progress_reaches_the_client_in_order(serve: Serve, era: str) -> None:
-    live = serve(tools=Lab().registry)
+def test_progress_reaches_the_client_in_order(lab_hub: Live, era: str) -> None:
     params: dict[str, Any] = {"name": "lab_count", "arguments": {}, "_meta": {"progressToken": "p"}}
-    assert [one["message"] for one in progress(live, era, params)] == ["step 1", "step 2", "step 3"]
+    assert [one["message"] for one in progress(lab_hub, era, params)] == ["step 1", "step 2", "step 3"]
 
 
 def progress(live: Live, era: str, params: dict[str, Any]) -> list[dict[str, Any]]:
@@ -250,8 +252,8 @@ def progress(live: Live, era: str, params: dict[str, Any]) -> list[dict[str, Any
 @pytest.mark.parametrize("era", ERAS)
 def test_a_silent_call_still_shows_signs_of_life(serve: Serve, era: str) -> None:
     lab = Lab()
-    live = serve(tools=lab.registry, tool__progress="50ms")
-    letting_go = threading.Timer(0.4, lab.proceed.set)
+    live = serve(tools=lab.registry, tool__progress="20ms")
+    letting_go = threading.Timer(0.2, lab.proceed.set)
 
     def when_it_runs() -> None:
         assert lab.started.wait(20)
@@ -264,8 +266,14 @@ def test_a_silent_call_still_shows_signs_of_life(serve: Serve, era: str) -> None
     assert [beat["progress"] for beat in beats] == sorted({beat["progress"] for beat in beats})
 
 
+@pytest.fixture
+def quick_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls are in the log soon after they ended."""
+    monkeypatch.setattr(calls, "BATCH_SECONDS", 0.05)
+
+
 @pytest.mark.parametrize("era", ERAS)
-def test_a_client_that_goes_away_stops_its_call_and_undoes_it(serve: Serve, era: str) -> None:
+def test_a_client_that_goes_away_stops_its_call_and_undoes_it(serve: Serve, era: str, quick_log: None) -> None:
     lab = Lab()
     live = serve(tools=lab.registry)
     meta = {"_meta": META} if era == MODERN else {}
@@ -278,7 +286,7 @@ def test_a_client_that_goes_away_stops_its_call_and_undoes_it(serve: Serve, era:
     stopped_and_undone(live, lab)
 
 
-def test_a_rest_client_that_goes_away_stops_its_call_and_undoes_it(serve: Serve) -> None:
+def test_a_rest_client_that_goes_away_stops_its_call_and_undoes_it(serve: Serve, quick_log: None) -> None:
     lab = Lab()
     live = serve(tools=lab.registry)
     post_and_leave(f"{live.url}/api/v1/lab/wait", "{}", {"Content-Type": "application/json"}, lab)
@@ -300,18 +308,19 @@ def stopped_and_undone(live: Live, lab: Lab) -> None:
     with live.hub.store.read() as tx:
         assert tx.one("repository_get", path="/lab") is None
         assert tx.value("event_newest") == 0
-    logged = eventually(lambda: calls(live))
+    logged = eventually(lambda: logged_calls(live))
     assert [(row["tool"], row["error"]) for row in logged] == [("lab_wait", "CANCELLED")]
 
 
-def calls(live: Live) -> list[dict[str, Any]]:
+def logged_calls(live: Live) -> list[dict[str, Any]]:
     with live.hub.store.read() as tx:
         return tx.all("calls", tool=None, actor=None, success=None, at=2**53, id="", limit=100)
 
 
+@pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize("era", ERAS)
-def test_a_call_past_its_time_is_undone_and_says_so(serve: Serve, era: str) -> None:
-    live = serve(tools=Lab().registry, tool__timeout="200ms")
+def test_a_call_past_its_time_is_undone_and_says_so(shared_hubs: SharedHubs, kind: str, era: str) -> None:
+    live = shared_hubs.find("short", kind, tools=Lab().registry, tool__timeout="200ms")
     body = mcp(live, era, "tools/call", {"name": "lab_wait", "arguments": {}})["result"]["structuredContent"]
     assert body["code"] == "TIMED_OUT"
     with live.hub.store.read() as tx:
@@ -345,11 +354,10 @@ def refuses(live: Live) -> bool:
     return False
 
 
-@sqlite
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_the_official_client_connects_and_calls(live: Live, mode: str) -> None:
     async def use() -> None:
-        headers = {"Authorization": f"Bearer {Agent(live.hub).token}"}
+        headers = {"Authorization": f"Bearer {newcomer(live).token}"}
         async with httpx2.AsyncClient(headers=headers) as http:
             transport = streamable_http_client(f"{live.url}/mcp", http_client=http)
             async with Client(transport, mode=mode) as client:
@@ -361,9 +369,7 @@ def test_the_official_client_connects_and_calls(live: Live, mode: str) -> None:
     anyio.run(use)
 
 
-@sqlite
-def test_a_large_answer_arrives_whole(serve: Serve) -> None:
-    live = serve(tools=Lab().registry)
+def test_a_large_answer_arrives_whole(lab_hub: Live) -> None:
     for era in ERAS:
-        result = mcp(live, era, "tools/call", {"name": "lab_big", "arguments": {"size": 3_000_000}})["result"]
+        result = mcp(lab_hub, era, "tools/call", {"name": "lab_big", "arguments": {"size": 3_000_000}})["result"]
         assert len(result["structuredContent"]["text"]) == 3_000_000

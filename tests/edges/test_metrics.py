@@ -20,20 +20,24 @@ from starlette.applications import Starlette
 
 from crewhall import __version__
 from crewhall.app import Call, Hub, Stop
+from crewhall.edges import metrics
 from crewhall.edges.door import Door
 from crewhall.edges.metrics import Metrics
 from crewhall.errors import Cancelled, Failure, Unavailable
 from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR, operator_token
 from crewhall.meter import BUCKETS, Meter
+from crewhall.store import calls
 from crewhall.tool import Family, Registry
-from tests.conftest import Agent, Clock, Live, eventually
+from tests.conftest import BOTH, Clock, Live, eventually
+from tests.edges.conftest import SharedHubs, newcomer
 from tests.edges.lab import Lab
 from tests.edges.test_leaving import Deaf
 from tests.edges.ways import MODERN, mcp
 from tests.edges.wire import http, refused
 
 sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+on_sqlite = pytest.mark.parametrize("hall", ["sqlite"], indirect=True)
 postgres = pytest.mark.parametrize("database", ["postgres"], indirect=True)
 Serve = Callable[..., Live]
 MakeHub = Callable[..., Hub]
@@ -75,6 +79,18 @@ def health(live: Live) -> tuple[int, dict[str, str]]:
 
 
 WELL = (200, {"status": "ok"})
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hub waits for half a second where the product waits for two; one test has those."""
+    monkeypatch.setattr(metrics, "PATIENCE_SECONDS", 0.5)
+
+
+@pytest.fixture(params=BOTH)
+def hall(request: pytest.FixtureRequest, shared_hubs: SharedHubs) -> Live:
+    """One hub on each database for the tests that count what no other test does there, or nothing."""
+    return shared_hubs.find("hall", request.param)
 
 
 # The calls
@@ -178,19 +194,19 @@ def at_once(threads: int, work: Callable[[], Any]) -> None:
             done.result(60)
 
 
-def test_calls_of_many_threads_and_the_event_loop_are_counted_exactly(live: Live, restless: None) -> None:
-    agent = live.hub.call("agent_register", {"name": "ada", "runtime": "codex"}, OPERATOR)["id"]
+def test_calls_of_many_threads_and_the_event_loop_are_counted_exactly(hall: Live, restless: None) -> None:
+    agent = hall.hub.call("agent_register", {"name": "ada", "runtime": "codex"}, OPERATOR)["id"]
 
     def work() -> None:
         for _ in range(25):
-            live.hub.call("agent_get", {"id": agent}, OPERATOR)
+            hall.hub.call("agent_get", {"id": agent}, OPERATOR)
             with suppress(Failure):
-                live.hub.call("agent_get", {"id": "ag_nobody"}, OPERATOR)
+                hall.hub.call("agent_get", {"id": "ag_nobody"}, OPERATOR)
         for _ in range(5):
-            assert http.get(f"{live.url}/api/v1/agent/get", params={"id": agent}).status_code == 200
+            assert http.get(f"{hall.url}/api/v1/agent/get", params={"id": agent}).status_code == 200
 
     at_once(8, work)
-    told = scrape(live)
+    told = scrape(hall)
     assert told.outcomes("agent_get") == {"ok": 8 * (25 + 5), "NOT_FOUND": 8 * 25}
     assert told.value("crewhall_call_seconds_count", tool="agent_get") == 8 * (25 + 5 + 25)
     assert told.value("crewhall_calls_running") == 0
@@ -257,10 +273,10 @@ def test_running_calls_are_told_while_they_run(serve: Serve) -> None:
 # The hub
 
 
-def test_the_hub_says_who_it_is_and_since_when(live: Live, database: str) -> None:
-    told = scrape(live)
-    kind = "postgres" if "://" in database else "sqlite"
-    assert told.value("crewhall_info", version=__version__, hub=live.hub.id, database=kind) == 1
+def test_the_hub_says_who_it_is_and_since_when(hall: Live) -> None:
+    told = scrape(hall)
+    kind = "postgres" if "://" in hall.hub.settings.database else "sqlite"
+    assert told.value("crewhall_info", version=__version__, hub=hall.hub.id, database=kind) == 1
     assert 0 < time.time() - told.value("process_start_time_seconds") < 120
     kinds = {family.name: family.type for family in told.families.values()}
     assert kinds.items() >= {
@@ -272,10 +288,11 @@ def test_the_hub_says_who_it_is_and_since_when(live: Live, database: str) -> Non
     assert all(family.documentation for family in told.families.values())
 
 
-def test_calls_that_the_log_lost_are_told(live: Live) -> None:
-    assert scrape(live).value("crewhall_calls_not_logged_total") == 0
-    live.hub.calls.put({"id": "not a whole row"})
-    eventually(lambda: scrape(live).value("crewhall_calls_not_logged_total") == 1)
+def test_calls_that_the_log_lost_are_told(hall: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "BATCH_SECONDS", 0.05)
+    assert scrape(hall).value("crewhall_calls_not_logged_total") == 0
+    hall.hub.calls.put({"id": "not a whole row"})
+    eventually(lambda: scrape(hall).value("crewhall_calls_not_logged_total") == 1)
 
 
 def scrape_with(hub: Hub, connections: Mapping[str, Callable[[], int]], position: int) -> Scrape:
@@ -299,17 +316,24 @@ def client_of(metrics: Metrics) -> httpx2.AsyncClient:
     )
 
 
-def test_open_connections_are_told_by_kind(hub: Hub) -> None:
-    told = scrape_with(hub, {"http": lambda: 3, "bridge": lambda: 0, 'o"d\n\\d': lambda: 2}, 0)
+def test_open_connections_are_told_by_kind(hall: Live) -> None:
+    told = scrape_with(hall.hub, {"http": lambda: 3, "bridge": lambda: 0, 'o"d\n\\d': lambda: 2}, 0)
     opened = {one.labels["kind"]: one.value for one in told.samples if one.name == "crewhall_open_connections"}
     assert opened == {"http": 3, "bridge": 0, 'o"d\n\\d': 2}
 
 
-@pytest.mark.parametrize(("position", "lag"), [(0, 3), (2, 1), (3, 0), (2**63, 0)])
-def test_the_lag_is_what_watchers_were_not_told_yet(hub: Hub, position: int, lag: int) -> None:
+def three_events(live: Live) -> None:
     for number in range(3):
-        hub.call("repository_register", {"path": f"/{number}"}, OPERATOR)
-    told = scrape_with(hub, {}, position)
+        live.hub.call("repository_register", {"path": f"/{number}"}, OPERATOR)
+
+
+@pytest.mark.parametrize("kind", BOTH)
+@pytest.mark.parametrize(("position", "lag"), [(0, 3), (2, 1), (3, 0), (2**63, 0)])
+def test_the_lag_is_what_watchers_were_not_told_yet(
+    shared_hubs: SharedHubs, kind: str, position: int, lag: int
+) -> None:
+    live, _ = shared_hubs.furnished(kind, three_events)
+    told = scrape_with(live.hub, {}, position)
     assert (told.value("crewhall_events_newest"), told.value("crewhall_event_lag")) == (3, lag)
 
 
@@ -326,23 +350,23 @@ def test_the_newest_number_stays_when_its_event_is_pruned(make_hub: MakeHub, clo
 # Who may ask, and how
 
 
-@sqlite
-def test_metrics_are_for_actors_alone(live: Live) -> None:
+@on_sqlite
+def test_metrics_are_for_actors_alone(hall: Live) -> None:
     stranger = {"X-Forwarded-For": "10.0.0.1"}
-    refused(live, http.get(f"{live.url}/metrics", headers=stranger), 401, "FORBIDDEN")
-    refused(live, http.get(f"{live.url}/metrics", headers={"Authorization": "Bearer wrong"}), 401, "FORBIDDEN")
-    for token in (live.token, Agent(live.hub).token):
+    refused(hall, http.get(f"{hall.url}/metrics", headers=stranger), 401, "FORBIDDEN")
+    refused(hall, http.get(f"{hall.url}/metrics", headers={"Authorization": "Bearer wrong"}), 401, "FORBIDDEN")
+    for token in (hall.token, newcomer(hall).token):
         headers = stranger | {"Authorization": f"Bearer {token}"}
-        assert "crewhall_info{" in http.get(f"{live.url}/metrics", headers=headers).text
+        assert "crewhall_info{" in http.get(f"{hall.url}/metrics", headers=headers).text
 
 
-@sqlite
-def test_metrics_are_prometheus_text(live: Live) -> None:
-    answer = http.get(f"{live.url}/metrics")
+@on_sqlite
+def test_metrics_are_prometheus_text(hall: Live) -> None:
+    answer = http.get(f"{hall.url}/metrics")
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert answer.text.endswith("\n")
-    assert http.head(f"{live.url}/metrics").headers["content-type"] == answer.headers["content-type"]
-    refused(live, http.post(f"{live.url}/metrics"), 405, "INVALID_INPUT")
+    assert http.head(f"{hall.url}/metrics").headers["content-type"] == answer.headers["content-type"]
+    refused(hall, http.post(f"{hall.url}/metrics"), 405, "INVALID_INPUT")
 
 
 def test_health_is_for_anyone_and_tells_nothing_else(serve: Serve) -> None:
@@ -355,11 +379,13 @@ def test_health_is_for_anyone_and_tells_nothing_else(serve: Serve) -> None:
     assert http.post(f"{live.url}/healthz").status_code == 405
 
 
-def test_health_leaves_no_trace_in_the_hall(live: Live) -> None:
+def test_health_leaves_no_trace_in_the_hall(hall: Live) -> None:
+    before = scrape(hall)
     for _ in range(3):
-        assert health(live) == WELL
-    told = scrape(live)
-    assert (told.value("crewhall_events_newest"), sum(told.values("crewhall_calls_total"))) == (0, 0)
+        assert health(hall) == WELL
+    told = scrape(hall)
+    for name in ("crewhall_events_newest", "crewhall_calls_total"):
+        assert told.values(name) == before.values(name) != []
 
 
 # When something is wrong
@@ -375,7 +401,7 @@ def test_a_writer_that_is_stuck_is_told_in_time(live: Live, make_hub: MakeHub) -
 
 
 @sqlite
-def test_a_crowd_that_asks_for_health_takes_one_thread(serve: Serve, make_hub: MakeHub) -> None:
+def test_a_crowd_that_asks_for_health_takes_one_thread(serve: Serve, make_hub: MakeHub, impatient: None) -> None:
     live = serve(tool__threads=3)  # one may be with the chores
     with make_hub().own_work(), ThreadPoolExecutor(20) as pool:
         answers = [pool.submit(health, live) for _ in range(20)]
@@ -384,10 +410,10 @@ def test_a_crowd_that_asks_for_health_takes_one_thread(serve: Serve, make_hub: M
 
 
 @postgres
-def test_a_postgres_that_hangs_is_told_in_time(live: Live, database: str) -> None:
+def test_a_postgres_that_hangs_is_told_in_time(live: Live, database: str, impatient: None) -> None:
     assert health(live) == WELL
     with backends_stopped(database):
-        assert health(live) == (503, {"status": "unavailable", "reason": "no answer within 2 s"})
+        assert health(live) == (503, {"status": "unavailable", "reason": "no answer within 0.5 s"})
     assert eventually(lambda: health(live) == WELL)
 
 
@@ -412,7 +438,9 @@ def server_of(database: str) -> str:
 
 
 @postgres
-def test_a_database_that_is_gone_is_told_and_the_counts_are_there_all_the_same(live: Live, database: str) -> None:
+def test_a_database_that_is_gone_is_told_and_the_counts_are_there_all_the_same(
+    live: Live, database: str, impatient: None
+) -> None:
     live.hub.call("agent_list", {}, OPERATOR)
     with database_shut(database):
         status, body = health(live)
@@ -461,7 +489,7 @@ def test_whatever_is_wrong_only_the_log_says_more(
 
 
 @sqlite
-def test_metrics_come_though_every_thread_is_taken(serve: Serve) -> None:
+def test_metrics_come_though_every_thread_is_taken(serve: Serve, impatient: None) -> None:
     deaf = Deaf()
     live = serve(tools=deaf.registry, tool__threads=1)
     with ThreadPoolExecutor(1) as pool:

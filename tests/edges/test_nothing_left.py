@@ -19,6 +19,7 @@ from tests.edges.sse import Sse
 from tests.edges.stdio import Stdio, hall_of
 from tests.edges.ways import META, MODERN
 from tests.edges.wire import http, mcp_headers, mcp_params
+from tests.sizes import size
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
@@ -120,6 +121,7 @@ def drops_listening(live: Live) -> None:
         assert b"acknowledged" in lines.readline()
 
 
+SHARE = size(4, full=1)  # of the thousand, a fourth
 KINDS: list[tuple[Callable[[Live], None], int]] = [
     (cancels, 150),
     (disconnects, 200),
@@ -143,7 +145,7 @@ def test_a_thousand_bad_clients_leave_nothing_behind(serve: Callable[..., Live])
     eventually(lambda: _open(live) == {"bridge": 0, "websocket": 0, "sse": 0, "listen": 0})
     before = eventually(_things)
     for behave, count in KINDS:
-        for _ in range(count):
+        for _ in range(count // SHARE):
             behave(live)
     eventually(lambda: _open(live) == {"bridge": 0, "websocket": 0, "sse": 0, "listen": 0}, 60)
     eventually(lambda: _things() == before, 30)

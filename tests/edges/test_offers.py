@@ -1,7 +1,6 @@
 """Resources, prompts and completion as a client meets them, in both eras."""
 
 import json
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import anyio
@@ -19,16 +18,30 @@ from crewhall.families.all import registry
 from crewhall.families.work.family import work
 from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR
+from crewhall.store import calls
 from crewhall.tool import Family, Registry
-from tests.conftest import Agent, Live, eventually
+from tests.conftest import BOTH, Agent, Live, eventually
+from tests.edges.conftest import SharedHubs, newcomer
 from tests.edges.samples import furnish
 from tests.edges.ways import ACCEPT, META, MODERN, mcp
 from tests.edges.wire import ERAS, assert_alive
 
-Serve = Callable[..., Live]
-sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+sqlite = pytest.mark.parametrize("live", ["sqlite"], indirect=True)
+on_both = pytest.mark.parametrize("kind", BOTH)
 each_era = pytest.mark.parametrize("era", ERAS)
 AGENT = "crewhall://agents/{id}"
+
+
+@pytest.fixture(params=BOTH)
+def live(request: pytest.FixtureRequest, shared_hubs: SharedHubs) -> Live:
+    """The module's hub on each database: what one test leaves there does not matter to the others."""
+    return shared_hubs.find("hall", request.param)
+
+
+@pytest.fixture
+def shelves(shared_hubs: SharedHubs) -> Live:
+    """A hub with the shelf, for as many tests."""
+    return shared_hubs.find("shelf", "sqlite", tools=shelf())
 
 
 def shelf() -> Registry:
@@ -240,48 +253,43 @@ def test_half_a_surrogate_pair_is_refused_wherever_it_stands(live: Live) -> None
     assert_alive(live)
 
 
-@sqlite
 @each_era
-def test_other_failures_are_faults_that_carry_their_body(serve: Serve, era: str) -> None:
-    live = serve(tools=shelf())
-    body = not_read(live, era, "crewhall://shelf/refuse", -32603, "INVALID_STATE")
+def test_other_failures_are_faults_that_carry_their_body(shelves: Live, era: str) -> None:
+    body = not_read(shelves, era, "crewhall://shelf/refuse", -32603, "INVALID_STATE")
     assert body["suggestions"] == ["wait"] and body["tool_name"] == "shelf_refuse"
-    broken = not_read(live, era, "crewhall://shelf/break", -32603, "INTERNAL")
+    broken = not_read(shelves, era, "crewhall://shelf/break", -32603, "INTERNAL")
     assert "secret detail" not in json.dumps(broken)
 
 
-@sqlite
 @each_era
-def test_a_caller_is_shown_what_it_may_read_of_the_families_it_chose(serve: Serve, era: str) -> None:
-    live = serve(tools=shelf())
-    worker = bearer(Agent(live.hub))
+def test_a_caller_is_shown_what_it_may_read_of_the_families_it_chose(shelves: Live, era: str) -> None:
+    worker = bearer(newcomer(shelves))
     own = {"crewhall://shelf/own", "crewhall://shelf/own/{book}/{page}"}
-    assert own | set(OF_WORK) < set(listed(live, era))
-    assert not own & set(listed(live, era, **worker))
-    assert "crewhall://events" in listed(live, era, **worker), "a profile shortens the list of tools alone"
-    assert listed(live, era, **worker, **{"X-Crewhall-Families": "work"}) == OF_WORK
-    of_shelf = listed(live, era, **worker, **{"X-Crewhall-Families": "shelf"})
+    assert own | set(OF_WORK) < set(listed(shelves, era))
+    assert not own & set(listed(shelves, era, **worker))
+    assert "crewhall://events" in listed(shelves, era, **worker), "a profile shortens the list of tools alone"
+    assert listed(shelves, era, **worker, **{"X-Crewhall-Families": "work"}) == OF_WORK
+    of_shelf = listed(shelves, era, **worker, **{"X-Crewhall-Families": "shelf"})
     assert of_shelf == [f"crewhall://shelf/{name}" for name in ("break", "count", "refuse")] + ["shelf_tidy"]
 
 
-@sqlite
 @each_era
-def test_families_and_profiles_shorten_lists_and_the_door_says_who_may_read(serve: Serve, era: str) -> None:
-    live = serve(tools=shelf())
-    worker = bearer(Agent(live.hub))
-    body = not_read(live, era, "crewhall://shelf/own", -32603, "FORBIDDEN", **worker)
+def test_families_and_profiles_shorten_lists_and_the_door_says_who_may_read(shelves: Live, era: str) -> None:
+    worker = bearer(newcomer(shelves))
+    body = not_read(shelves, era, "crewhall://shelf/own", -32603, "FORBIDDEN", **worker)
     assert body["tool_name"] == "shelf_own"
-    assert read(live, era, "crewhall://shelf/own/a%2Fb/7") == {"book": "a/b", "page": 7}
-    assert "events" in read(live, era, "crewhall://events", **worker)
-    assert "agents" in read(live, era, "crewhall://agents", **{"X-Crewhall-Profile": "readonly"})
-    assert "agents" in read(live, era, "crewhall://agents", **{"X-Crewhall-Families": "shelf"})
+    assert read(shelves, era, "crewhall://shelf/own/a%2Fb/7") == {"book": "a/b", "page": 7}
+    assert "events" in read(shelves, era, "crewhall://events", **worker)
+    assert "agents" in read(shelves, era, "crewhall://agents", **{"X-Crewhall-Profile": "readonly"})
+    assert "agents" in read(shelves, era, "crewhall://agents", **{"X-Crewhall-Families": "shelf"})
     revoked = {"Authorization": "Bearer ch_agent_nobody"}
-    assert mcp(live, era, "resources/read", {"uri": "crewhall://agents"}, **revoked)["code"] == "FORBIDDEN"
+    assert mcp(shelves, era, "resources/read", {"uri": "crewhall://agents"}, **revoked)["code"] == "FORBIDDEN"
 
 
 @each_era
-def test_a_read_is_in_the_call_log_under_its_tool(live: Live, era: str) -> None:
-    worker = Agent(live.hub)
+def test_a_read_is_in_the_call_log_under_its_tool(live: Live, era: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "BATCH_SECONDS", 0.05)
+    worker = newcomer(live)
     read(live, era, "crewhall://repositories", **bearer(worker))
     not_read(live, era, "crewhall://agents/ag_nobody", -32602, "NOT_FOUND", **bearer(worker))
 
@@ -294,14 +302,12 @@ def test_a_read_is_in_the_call_log_under_its_tool(live: Live, era: str) -> None:
     eventually(lambda: rows() == expected)
 
 
-@sqlite
 @each_era
-def test_a_read_reports_its_progress(serve: Serve, era: str) -> None:
-    live = serve(tools=shelf())
+def test_a_read_reports_its_progress(shelves: Live, era: str) -> None:
     uri, meta = "crewhall://shelf/count", {"progressToken": "p"} | (META if era == MODERN else {})
     message = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri, "_meta": meta}}
     headers = ACCEPT | {"MCP-Protocol-Version": era, "Mcp-Method": "resources/read", "Mcp-Name": uri}
-    assert "half way" in httpx2.post(f"{live.url}/mcp", json=message, headers=headers, timeout=30).text
+    assert "half way" in httpx2.post(f"{shelves.url}/mcp", json=message, headers=headers, timeout=30).text
 
 
 @pytest.mark.parametrize(
@@ -411,12 +417,17 @@ def test_what_is_one_of_a_few_words_completes_from_them(live: Live, era: str) ->
     assert suggested(live, era, "crewhall://events/{after}", "after", "1") == []
 
 
-@each_era
-def test_an_agent_completes_by_its_id_or_its_name(live: Live, era: str) -> None:
-    ids = {
+def four_agents(live: Live) -> dict[str, str]:
+    return {
         name: live.hub.call("agent_register", {"name": name, "runtime": "codex"}, OPERATOR)["id"]
         for name in ("ada", "adam", "übel", "a%b")
     }
+
+
+@each_era
+@on_both
+def test_an_agent_completes_by_its_id_or_its_name(shared_hubs: SharedHubs, kind: str, era: str) -> None:
+    live, ids = shared_hubs.furnished(kind, four_agents)
     for ref, argument in ((AGENT, "id"), ("catch_up", "actor"), ("leave_hall", "agent_id")):
         assert set(suggested(live, era, ref, argument, "")) == set(ids.values())
         assert set(suggested(live, era, ref, argument, "ada")) == {ids["ada"], ids["adam"]}
@@ -427,8 +438,9 @@ def test_an_agent_completes_by_its_id_or_its_name(live: Live, era: str) -> None:
             assert suggested(live, era, ref, argument, nothing) == []
 
 
-@each_era
-def test_workflows_tasks_and_templates_complete_by_id_or_name(live: Live, era: str) -> None:
+def two_workflows(live: Live) -> list[tuple[str, str, dict[str, str]]]:
+    """A reference, its argument, and all ids that it may be, by name."""
+
     def ask(tool: str, **arguments: Any) -> dict[str, Any]:
         return live.hub.call(tool, arguments, OPERATOR)
 
@@ -439,18 +451,26 @@ def test_workflows_tasks_and_templates_complete_by_id_or_name(live: Live, era: s
     ask("workflow_set_plan", id=workflow, plan={"summary": "", "approach": "", "tasks": tasks})
     named = {task["name"]: task["id"] for task in ask("task_list", workflow_id=workflow)["tasks"]}
     template = ask("template_create", name="again", from_workflow_id=workflow)["id"]
-    for ref, argument, known in (
+    return [
         ("resume_task", "task_id", named),
         ("crewhall://tasks/{task_id}/context", "task_id", named),
         ("take_next_task", "workflow_id", {"shop": workflow, "boat": other}),
         ("crewhall://workflows/{id}/summary", "id", {"shop": workflow, "boat": other}),
         ("crewhall://templates/{id}", "id", {"again": template}),
-    ):
+    ]
+
+
+@each_era
+@on_both
+def test_workflows_tasks_and_templates_complete_by_id_or_name(shared_hubs: SharedHubs, kind: str, era: str) -> None:
+    live, completions = shared_hubs.furnished(kind, two_workflows)
+    for ref, argument, known in completions:
         assert set(suggested(live, era, ref, argument, "")) == set(known.values())
         for name, found in known.items():
             assert suggested(live, era, ref, argument, name) == [found]
             assert suggested(live, era, ref, argument, found[:-1]) == [found]
-    assert set(suggested(live, era, "resume_task", "task_id", "ap")) == {named["api"], named["app"]}
+    tasks = completions[0][2]
+    assert set(suggested(live, era, "resume_task", "task_id", "ap")) == {tasks["api"], tasks["app"]}
 
 
 @each_era
@@ -468,9 +488,14 @@ def test_what_an_agent_wants_to_look_at_is_a_resource(live: Live, era: str) -> N
         assert read(live, era, uri) == live.hub.call(tool, arguments, OPERATOR), uri
 
 
+def a_hundred_and_one_agents(live: Live) -> list[str]:
+    return [live.hub.call("agent_register", {"name": "a", "runtime": "codex"}, OPERATOR)["id"] for _ in range(101)]
+
+
 @each_era
-def test_a_hundred_values_are_shown_and_all_are_counted(live: Live, era: str) -> None:
-    ids = [live.hub.call("agent_register", {"name": "a", "runtime": "codex"}, OPERATOR)["id"] for _ in range(101)]
+@on_both
+def test_a_hundred_values_are_shown_and_all_are_counted(shared_hubs: SharedHubs, kind: str, era: str) -> None:
+    live, ids = shared_hubs.furnished(kind, a_hundred_and_one_agents)
     assert len(suggested(live, era, AGENT, "id", ids[-1])) == 1
     completion = completed(live, era, AGENT, "id", "ag_")["result"]["completion"]
     assert len(set(completion["values"])) == 100 and set(completion["values"]) < set(ids)
@@ -491,27 +516,26 @@ def test_a_completion_of_nothing_says_why(live: Live, era: str) -> None:
     refusal(completed(live, era, AGENT, "id", "a\0"), -32602, "INVALID_INPUT")
 
 
-@sqlite
 @each_era
-def test_no_one_completes_what_it_may_not_read(serve: Serve, era: str) -> None:
-    live = serve(tools=shelf())
-    worker = Agent(live.hub)
+def test_no_one_completes_what_it_may_not_read(shelves: Live, era: str) -> None:
+    worker = newcomer(shelves)
     own = "crewhall://shelf/own/{book}/{page}"
-    assert suggested(live, era, own, "book", "") == [worker.id]
-    refusal(completed(live, era, own, "book", "", **bearer(worker)), -32602, "NOT_FOUND")
+    agents = [agent["id"] for agent in shelves.hub.call("agent_list", {}, OPERATOR)["agents"]]
+    assert worker.id in agents and set(suggested(shelves, era, own, "book", "")) == set(agents)
+    refusal(completed(shelves, era, own, "book", "", **bearer(worker)), -32602, "NOT_FOUND")
 
 
 @sqlite
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_the_official_client_reads_prompts_and_completes(live: Live, mode: str) -> None:
-    ada = Agent(live.hub)
+    ada = newcomer(live)
 
     async def use() -> None:
         async with httpx2.AsyncClient(headers=bearer(ada)) as http:
             transport = streamable_http_client(f"{live.url}/mcp", http_client=http)
             async with Client(transport, mode=mode) as client:
                 (content,) = (await client.read_resource(f"crewhall://agents/{ada.id}")).contents
-                assert json.loads(content.model_dump()["text"])["name"] == "ada"
+                assert json.loads(content.model_dump()["text"])["name"].startswith("newcomer ")
                 prompt = await client.get_prompt("join_hall", {"name": "ada"})
                 assert prompt.messages[0].role == "user"
                 found = await client.complete(PromptReference(name="join_hall"), {"name": "role", "value": "w"})

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 import urllib.parse
 from collections.abc import Callable, Iterator
@@ -12,15 +13,29 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, sync_playwright
 
 from crewhall.app import Origin
+from crewhall.edges import live as live_edge
 from crewhall.identity import OPERATOR
 from tests.conftest import Clock, Live, eventually
+from tests.edges.conftest import SharedHubs
 from tests.edges.wire import http
 from tests.postgres import missing
 
-pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-
 CHROMIUM = Path("/usr/bin/chromium")
 DAY = 86_400
+# A page that lost its hub tries again after a tenth of its time.
+HURRY = "const wait = setTimeout; window.setTimeout = (then, ms) => wait(then, ms >= 1000 ? ms / 10 : ms)"
+
+
+@pytest.fixture
+def database(sqlite_file: Path, tmp_path: Path) -> str:
+    """No page looks into a database, so one kind is enough."""
+    return shutil.copy(sqlite_file, str(tmp_path / "hall.db"))
+
+
+@pytest.fixture
+def hall(shared_hubs: SharedHubs) -> Live:
+    """One hub for the tests that mind nobody in the hall."""
+    return shared_hubs.find("hall", "sqlite")
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +55,7 @@ class Visit:
 
     def __init__(self, context: BrowserContext, live: Live) -> None:
         self.context = context
+        context.add_init_script(HURRY)
         self.live = live
         self.page: Page = context.new_page()
         self.page.set_default_timeout(15_000)
@@ -84,12 +100,12 @@ def call(live: Live, tool: str, **arguments: Any) -> dict[str, Any]:
     return live.hub.call(tool, arguments, OPERATOR)
 
 
-def test_the_link_signs_a_browser_in_and_works_once(live: Live, visit: Start) -> None:
-    link = f"{live.url}/?key={live.link_key()}"
-    first, second = visit(live), visit(live)
+def test_the_link_signs_a_browser_in_and_works_once(hall: Live, visit: Start) -> None:
+    link = f"{hall.url}/?key={hall.link_key()}"
+    first, second = visit(hall), visit(hall)
     answer = first.page.goto(link)
     assert answer is not None and answer.status == 200
-    assert first.page.url == f"{live.url}/", "the key is not left in the address"
+    assert first.page.url == f"{hall.url}/", "the key is not left in the address"
     expect(first.page.get_by_role("heading", name="Agents")).to_be_visible()
     again = second.page.goto(link)
     assert again is not None and again.status == 401
@@ -99,9 +115,9 @@ def test_the_link_signs_a_browser_in_and_works_once(live: Live, visit: Start) ->
     first.assert_clean()
 
 
-def test_without_the_link_there_is_a_welcome_and_no_rest(live: Live, visit: Start) -> None:
-    stranger = visit(live)
-    answer = stranger.page.goto(live.url)
+def test_without_the_link_there_is_a_welcome_and_no_rest(hall: Live, visit: Start) -> None:
+    stranger = visit(hall)
+    answer = stranger.page.goto(hall.url)
     assert answer is not None and answer.status == 401
     expect(stranger.page.get_by_text("crewhall link")).to_be_visible()
     statuses = stranger.page.evaluate(
@@ -111,18 +127,19 @@ def test_without_the_link_there_is_a_welcome_and_no_rest(live: Live, visit: Star
     assert statuses == [401, 401, 401, 401]
 
 
-def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(live: Live, visit: Start) -> None:
-    signed = visit(live)
+def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(hall: Live, visit: Start) -> None:
+    signed = visit(hall)
     page = signed.sign_in()
     (cookie,) = signed.context.cookies()
-    assert cookie["name"] == f"crewhall-{live.port}" and cookie["value"].startswith("ch_browser_")
+    assert cookie["name"] == f"crewhall-{hall.port}" and cookie["value"].startswith("ch_browser_")
     assert cookie["httpOnly"] and cookie["sameSite"] == "Strict" and cookie["path"] == "/"
     assert page.evaluate("document.cookie") == ""
 
 
 def test_an_expired_cookie_is_refused_and_the_open_page_says_so(
-    serve: Callable[..., Live], clock: Clock, visit: Start
+    serve: Callable[..., Live], clock: Clock, visit: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(live_edge, "CHECK_SECONDS", 0.1)
     live = serve(clock=clock)
     page = visit(live).sign_in()
     clock.advance(30 * DAY)
@@ -209,11 +226,11 @@ def test_events_that_were_pruned_do_not_stop_the_page(serve: Callable[..., Live]
     expect(page.get_by_role("row", name="late")).to_be_visible()
 
 
-def test_a_name_that_is_markup_is_shown_and_runs_nothing(live: Live, visit: Start) -> None:
+def test_a_name_that_is_markup_is_shown_and_runs_nothing(hall: Live, visit: Start) -> None:
     evil = "<img src=x onerror=alert(1)>"
-    call(live, "agent_register", name=evil, runtime="codex")
-    call(live, "repository_register", path="/<script>alert(2)</script>", name="'\"><svg onload=alert(3)>")
-    at = visit(live)
+    call(hall, "agent_register", name=evil, runtime="codex")
+    call(hall, "repository_register", path="/<script>alert(2)</script>", name="'\"><svg onload=alert(3)>")
+    at = visit(hall)
     page = at.sign_in()
     expect(page.get_by_role("cell", name=evil)).to_have_text(evil)
     expect(page.get_by_text("/<script>alert(2)</script>")).to_be_visible()
@@ -221,8 +238,8 @@ def test_a_name_that_is_markup_is_shown_and_runs_nothing(live: Live, visit: Star
     at.assert_clean()
 
 
-def test_the_policy_lets_nothing_run_that_is_not_ours(live: Live, visit: Start) -> None:
-    at = visit(live)
+def test_the_policy_lets_nothing_run_that_is_not_ours(hall: Live, visit: Start) -> None:
+    at = visit(hall)
     page = at.sign_in()
     page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran = 1\">')")
     page.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'window.ran = 2'}))")
@@ -232,18 +249,18 @@ def test_the_policy_lets_nothing_run_that_is_not_ours(live: Live, visit: Start) 
     assert len([error for error in at.errors if "Content Security Policy" in error]) >= 3
 
 
-def test_every_page_and_file_carries_the_policy(live: Live) -> None:
-    key = live.link_key()
+def test_every_page_and_file_carries_the_policy(hall: Live) -> None:
+    key = hall.link_key()
     for path in ("/", f"/?key={key}", "/?key=wrong", "/api/docs", "/web/hall.css", "/web/hall.js", "/web/api.js"):
-        headers = http.get(live.url + path).headers
+        headers = http.get(hall.url + path).headers
         policy = headers["content-security-policy"]
         assert "default-src 'self'" in policy and "frame-ancestors 'none'" in policy and "unsafe" not in policy
         assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "no-referrer"
 
 
-def test_only_the_listed_files_are_served(live: Live) -> None:
+def test_only_the_listed_files_are_served(hall: Live) -> None:
     for name in ("__init__.py", "hall.html", "%2e%2e/pages.py", "..%2fpages.py", "nope.js"):
-        assert http.get(f"{live.url}/web/{name}").status_code == 404, name
+        assert http.get(f"{hall.url}/web/{name}").status_code == 404, name
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -283,9 +300,9 @@ def contrast(page: Page, selector: str) -> float:
     return (max(one, other) + 0.05) / (min(one, other) + 0.05)
 
 
-def test_everything_is_reached_and_used_by_keyboard(live: Live, visit: Start) -> None:
-    call(live, "agent_register", name="ada", runtime="codex")
-    at = visit(live)
+def test_everything_is_reached_and_used_by_keyboard(hall: Live, visit: Start) -> None:
+    call(hall, "agent_register", name="ada", runtime="codex")
+    at = visit(hall)
     page = at.sign_in()
     expect(page.get_by_role("row", name="ada")).to_be_visible()
     page.keyboard.press("Tab")
@@ -306,10 +323,10 @@ def test_everything_is_reached_and_used_by_keyboard(live: Live, visit: Start) ->
     at.assert_clean()
 
 
-def test_the_rest_page_lists_every_tool(live: Live, visit: Start) -> None:
-    at = visit(live)
-    at.page.goto(f"{live.url}/api/docs")
-    tools = live.hub.registry.tools
+def test_the_rest_page_lists_every_tool(hall: Live, visit: Start) -> None:
+    at = visit(hall)
+    at.page.goto(f"{hall.url}/api/docs")
+    tools = hall.hub.registry.tools
     paths = [f"/api/v1/{'/'.join(tool.command)}" for tool in tools]
     behind = paths.index("/api/v1/pr/status") + 1
     paths[behind:behind] = ["/api/v1/prs", "/api/v1/prs"]  # ways in of their own, with their family

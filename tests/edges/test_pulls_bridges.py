@@ -13,6 +13,7 @@ from crewhall.edges.pretend.gitea import Gitea
 from crewhall.edges.pretend.github import GitHub
 from crewhall.families.pulls.family import pulls
 from tests.conftest import Agent, Live
+from tests.edges.forked import Bridge
 from tests.edges.program import Program
 from tests.edges.pulls import CHANGE, REPO, TOKEN, change, github, told_to_host
 from tests.edges.stdio import Stdio, end_hubs, hall_of, the_hub
@@ -39,7 +40,7 @@ def start(live: Live) -> Iterator[Start]:
     with ExitStack() as clients:
 
         def begin(**environment: str) -> Stdio:
-            client = Stdio(live.hub.settings.home, command="mcp-server", **hall_of(live), **environment)
+            client = Bridge(live.hub.settings.home, command="mcp-server", **hall_of(live), **environment)
             return clients.enter_context(closing(client))
 
         yield begin

@@ -12,8 +12,9 @@ from crewhall.edges.pretend.faults import Fault
 from crewhall.edges.pretend.github import GitHub
 from crewhall.families.all import registry
 from tests.conftest import Agent, Live
+from tests.edges.forked import Bridge
 from tests.edges.pulls import CHANGE, REPO, TOKEN, change, github, told_to_host
-from tests.edges.stdio import Stdio, hall_of
+from tests.edges.stdio import hall_of
 from tests.edges.ways import MODERN, Way, announce, by_input, by_mcp, by_rest, by_words, http, mcp, run_here
 from tests.edges.wire import refused
 
@@ -72,7 +73,7 @@ def live(serve: Callable[..., Live], host: GitHub) -> Live:
 @pytest.fixture
 def ways(live: Live) -> Iterator[dict[str, Way]]:
     environment = hall_of(live) | {"CREWHALL_TOKEN": live.token, "CLAUDEOPS_TIER": "3"}
-    clients = {name: Stdio(live.hub.settings.home, command=name, **environment) for name in ("mcp", "mcp-server")}
+    clients = {name: Bridge(live.hub.settings.home, command=name, **environment) for name in ("mcp", "mcp-server")}
     clients["mcp-server"].initialize()
 
     def through(name: str) -> Way:

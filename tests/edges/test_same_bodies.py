@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from crewhall.identity import OPERATOR
-from tests.conftest import Agent, Live
+from tests.conftest import BOTH, Live
+from tests.edges.conftest import SharedHubs, newcomer
+from tests.edges.forked import Bridge, by_process
 from tests.edges.sse import Sse
-from tests.edges.stdio import Stdio, hall_of
+from tests.edges.stdio import hall_of
 from tests.edges.ways import WAYS, Way, by_get, mcp
 
 GOOD: list[tuple[str, dict[str, Any]]] = [
@@ -45,24 +47,24 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
 
 
 class Connected:
-    """The ways in that last: a bridge in each era, one that serves alone, and an SSE stream, one for each token."""
+    """The ways in that last: a bridge in each era, one that serves alone, an SSE stream; one for each hub and token."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, str], Stdio | Sse] = {}
+        self._open: dict[tuple[str, str, str], Bridge | Sse] = {}
 
     def way(self, kind: str) -> Way:
         def ask(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict[str, Any]:
-            if (kind, token) not in self._open:
-                self._open[kind, token] = self._connect(kind, live, token)
-            return self._open[kind, token].call(tool, **arguments)
+            if (kind, live.url, token) not in self._open:
+                self._open[kind, live.url, token] = self._connect(kind, live, token)
+            return self._open[kind, live.url, token].call(tool, **arguments)
 
         return ask
 
-    def _connect(self, kind: str, live: Live, token: str) -> Stdio | Sse:
+    def _connect(self, kind: str, live: Live, token: str) -> Bridge | Sse:
         if kind == "sse":
             return Sse(live, token)
         words = ["--standalone"] if kind == "standalone" else []
-        client = Stdio(live.hub.settings.home, *words, **hall_of(live), CREWHALL_TOKEN=token)
+        client = Bridge(live.hub.settings.home, *words, **hall_of(live), CREWHALL_TOKEN=token)
         if kind == "bridge-2025":
             client.initialize()
         return client
@@ -75,10 +77,16 @@ class Connected:
 LASTING = ("bridge-2026", "bridge-2025", "standalone", "sse")
 
 
-@pytest.fixture
-def ways() -> Iterator[dict[str, Way]]:
+@pytest.fixture(params=BOTH)
+def live(request: pytest.FixtureRequest, shared_hubs: SharedHubs) -> Live:
+    """The module's hub on each database, with the connections of the module's ways."""
+    return shared_hubs.find("hall", request.param)
+
+
+@pytest.fixture(scope="module")
+def ways(shared_hubs: SharedHubs) -> Iterator[dict[str, Way]]:
     connected = Connected()
-    yield WAYS | {kind: connected.way(kind) for kind in LASTING}
+    yield WAYS | {"cli": by_process} | {kind: connected.way(kind) for kind in LASTING}
     connected.close()
 
 
@@ -118,7 +126,7 @@ def test_bad_calls_give_the_same_bodies_and_change_nothing(live: Live, ada: str,
 
 
 def test_an_agent_is_held_to_itself_through_every_way(live: Live, ada: str, ways: dict[str, Way]) -> None:
-    bob = Agent(live.hub, "bob")
+    bob = newcomer(live)
     for name, way in ways.items():
         assert way(live, "agent_heartbeat", {}, bob.token)["success"], name
         for tool, arguments in (

@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from crewhall.edges import door
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
-from tests.conftest import Agent, Live
+from tests.conftest import BOTH, Live
+from tests.edges.conftest import SharedHubs, newcomer
 from tests.edges.samples import furnish, needed
 from tests.edges.test_same_bodies import GOOD, LASTING, Connected
 from tests.edges.ways import MODERN, WAYS, Way, announce, by_input, by_mcp, by_rest, by_words, http, run_here
 from tests.outside.repos import make_repository
+from tests.sizes import size
 
 Step = tuple[str, dict[str, Any], str | None]
 PLAN = {"approach": "So", "steps": ["one"]}
@@ -144,11 +147,17 @@ def ways() -> Iterator[dict[str, Way]]:
     connected.close()
 
 
+def directly(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict[str, Any]:
+    """The hub itself, by no edge."""
+    return door.call(live.hub, tool, arguments, OPERATOR, edge="test").body
+
+
 class Telling:
     """The script by one way, for a crew of its own; what it made is known by name to the steps that follow."""
 
-    def __init__(self, live: Live, name: str, way: Way) -> None:
-        self.live, self.way = live, way
+    def __init__(self, live: Live, name: str, way: Way, turn: int = 0) -> None:
+        self.live, self.way, self.turn = live, way, turn
+        self.codes: set[str] = set()
         crew = {
             who: live.hub.call("agent_register", {"name": who, "runtime": "codex"}, OPERATOR)["id"]
             for who in ("ada", "bob")
@@ -157,8 +166,9 @@ class Telling:
         self.bodies: list[tuple[str, dict[str, Any]]] = []
 
     def run(self) -> list[Any]:
-        for tool, arguments, code in SCRIPT:
-            body = self.way(self.live, tool, self._filled(arguments), self.live.token)
+        for number, (tool, arguments, code) in enumerate(SCRIPT):
+            way = self.way if self._takes_the_way(number, code) else directly
+            body = way(self.live, tool, self._filled(arguments), self.live.token)
             assert body.get("code") == code, (tool, arguments, body)
             self._learn(tool, body)
             if tool == "template_list" and code is None:  # it counts those of the tellings before, too
@@ -167,6 +177,14 @@ class Telling:
         for who in ("ada", "bob"):  # a broadcast of the next one is not for them
             self.live.hub.call("agent_unregister", {"id": self.known[who]}, OPERATOR)
         return self._alike()
+
+    def _takes_the_way(self, number: int, code: str | None) -> bool:
+        """Half of the calls do on one database, the other half on the other; on both the first refused with a code."""
+        turn = self.turn + ("://" in self.live.hub.settings.database)
+        if (number + turn) % size(2, full=1) and (code is None or code in self.codes):
+            return False
+        self.codes |= {code} if code else set()
+        return True
 
     def _filled(self, value: Any) -> Any:
         if isinstance(value, dict):
@@ -211,7 +229,7 @@ def timeless(value: Any) -> Any:
 
 
 def test_good_and_bad_calls_give_the_same_bodies_by_every_way(live: Live, ways: dict[str, Way]) -> None:
-    told = {name: Telling(live, name, way).run() for name, way in ways.items()}
+    told = {name: Telling(live, name, way, turn).run() for turn, (name, way) in enumerate(ways.items())}
     first = told.pop("rest")
     for name, bodies in told.items():
         for ours, theirs in zip(first, bodies, strict=True):
@@ -226,6 +244,12 @@ def test_the_script_has_a_good_and_a_bad_call_of_every_tool_of_the_work() -> Non
     assert {tool for tool, _, code in SCRIPT if code is not None} == wanted
 
 
+@pytest.fixture(params=BOTH)
+def hall(request: pytest.FixtureRequest, shared_hubs: SharedHubs) -> Live:
+    """One hub on each database for tests of what is refused."""
+    return shared_hubs.find("hall", request.param)
+
+
 CONFLICTS: list[tuple[str, str, dict[str, Any]]] = [
     ("TASK_BLOCKED", "task claim", {"task_id": "$b", "agent_id": "$ada"}),
     ("INVALID_TRANSITION", "task update-status", {"id": "$a", "status": "completed", "outcome": "o"}),
@@ -234,21 +258,21 @@ CONFLICTS: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-def test_what_does_not_fit_the_state_is_409_and_exit_code_5(live: Live) -> None:
-    telling = Telling(live, "rest", by_rest)
+def test_what_does_not_fit_the_state_is_409_and_exit_code_5(hall: Live) -> None:
+    telling = Telling(hall, "rest", by_rest)
     known = telling.known
     for tool, arguments, code in SCRIPT[:10]:
         if code is None:
-            telling._learn(tool, by_rest(live, tool, telling._filled(arguments), live.token))
-    live.hub.call("workflow_update_status", {"id": known["wf"], "status": "in_progress"}, OPERATOR)
+            telling._learn(tool, by_rest(hall, tool, telling._filled(arguments), hall.token))
+    hall.hub.call("workflow_update_status", {"id": known["wf"], "status": "in_progress"}, OPERATOR)
     for code, command, template in CONFLICTS:
         arguments = telling._filled(template)
         noun, verb = command.split()
-        headers = {"Authorization": f"Bearer {live.token}"}
-        answer = http.post(f"{live.url}/api/v1/{noun}/{verb}", json=arguments, headers=headers)
+        headers = {"Authorization": f"Bearer {hall.token}"}
+        answer = http.post(f"{hall.url}/api/v1/{noun}/{verb}", json=arguments, headers=headers)
         assert (answer.status_code, answer.json()["code"]) == (409, code)
-        words = ["--home", str(announce(live)), "--json", noun, verb, f"--input={json.dumps(arguments)}"]
-        exit_code, out = run_here(words, CREWHALL_TOKEN=live.token)
+        words = ["--home", str(announce(hall)), "--json", noun, verb, f"--input={json.dumps(arguments)}"]
+        exit_code, out = run_here(words, CREWHALL_TOKEN=hall.token)
         assert (exit_code, json.loads(out)) == (5, answer.json())
 
 
@@ -257,24 +281,24 @@ def test_what_does_not_fit_the_state_is_409_and_exit_code_5(live: Live) -> None:
 BY_TOKEN = {"mcp": by_mcp(MODERN), "rest": by_rest, "cli": by_words}
 
 
-def test_no_tool_lets_an_agent_act_as_another(live: Live) -> None:
-    ids = furnish(live.hub)
-    bob = Agent(live.hub, "bob")
-    before = live.hub.call("event_list", {}, OPERATOR)["newest"]
+def test_no_tool_lets_an_agent_act_as_another(hall: Live) -> None:
+    ids = furnish(hall.hub)
+    bob = newcomer(hall)
+    before = hall.hub.call("event_list", {}, OPERATOR)["newest"]
     acting = [tool for tool in registry().tools if tool.acting]
     assert len(acting) >= 9
     for tool in acting:
         for name, way in BY_TOKEN.items():
-            body = way(live, tool.name, needed(tool, ids), bob.token)
+            body = way(hall, tool.name, needed(tool, ids), bob.token)
             assert (body["code"], body["tool_name"]) == ("FORBIDDEN", tool.name), (name, body)
             assert ids["ag"] in body["message"] and bob.id in body["message"]
-    assert live.hub.call("event_list", {}, OPERATOR)["newest"] == before
+    assert hall.hub.call("event_list", {}, OPERATOR)["newest"] == before
 
 
-def test_an_agent_writes_to_no_task_that_another_holds_and_reads_no_letter_for_it(live: Live) -> None:
-    ids = furnish(live.hub)
-    bob = Agent(live.hub, "bob")
-    before = live.hub.call("event_list", {}, OPERATOR)["newest"]
+def test_an_agent_writes_to_no_task_that_another_holds_and_reads_no_letter_for_it(hall: Live) -> None:
+    ids = furnish(hall.hub)
+    bob = newcomer(hall)
+    before = hall.hub.call("event_list", {}, OPERATOR)["newest"]
     writes: list[tuple[str, dict[str, Any], str]] = [
         ("task_update_status", {"id": ids["tk"], "status": "completed", "outcome": "o"}, "STALE_CLAIM"),
         ("task_set_plan", {"id": ids["tk"], "plan": PLAN}, "STALE_CLAIM"),
@@ -287,8 +311,8 @@ def test_an_agent_writes_to_no_task_that_another_holds_and_reads_no_letter_for_i
     ]
     for name, way in BY_TOKEN.items():
         for tool, arguments, code in writes:
-            assert way(live, tool, arguments, bob.token)["code"] == code, (name, tool)
-        assert way(live, "message_get", {"id": ids["ms"]}, bob.token)["status"] == "unread", "its read state is ada's"
-        held = way(live, "task_claim", {"task_id": ids["tk"]}, bob.token)
+            assert way(hall, tool, arguments, bob.token)["code"] == code, (name, tool)
+        assert way(hall, "message_get", {"id": ids["ms"]}, bob.token)["status"] == "unread", "its read state is ada's"
+        held = way(hall, "task_claim", {"task_id": ids["tk"]}, bob.token)
         assert (held["success"], held["already_claimed_by"]) == (False, ids["ag"])
-    assert live.hub.call("event_list", {}, OPERATOR)["newest"] == before
+    assert hall.hub.call("event_list", {}, OPERATOR)["newest"] == before

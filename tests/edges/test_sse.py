@@ -6,9 +6,16 @@ import httpx2
 import pytest
 
 from crewhall.identity import OPERATOR
-from tests.conftest import Agent, Live, eventually
+from tests.conftest import BOTH, Live, eventually
+from tests.edges.conftest import SharedHubs, newcomer
 from tests.edges.sse import OLDEST, Sse
 from tests.edges.wire import http as client
+
+
+@pytest.fixture(params=BOTH)
+def live(request: pytest.FixtureRequest, shared_hubs: SharedHubs) -> Live:
+    """The module's hub on each database."""
+    return shared_hubs.find("hall", request.param)
 
 
 def test_an_old_client_shakes_hands_and_calls(live: Live) -> None:
@@ -21,7 +28,7 @@ def test_an_old_client_shakes_hands_and_calls(live: Live) -> None:
 
 
 def test_a_stream_answers_to_whoever_opened_it(live: Live) -> None:
-    ada, bob = Agent(live.hub, "ada"), Agent(live.hub, "bob")
+    ada, bob = newcomer(live), newcomer(live)
     old = Sse(live, ada.token)
     message = {"jsonrpc": "2.0", "id": 9, "method": "ping"}
     for headers in ({"Authorization": f"Bearer {bob.token}"}, {"Authorization": f"Bearer {live.token}"}):

@@ -1,17 +1,28 @@
-"""A client written from seed 003 alone runs a whole workflow, by every way in, on both databases."""
+"""
+A client written from seed 003 alone runs a whole workflow, by every way in, on both databases.
+
+Over the bridge it makes every call. By the other ways it makes those that differ in their tool or in the shape of
+their arguments, and the hub itself is asked for the rest (`make soak`: all by each way).
+"""
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import Clock, Live
-from tests.edges.stdio import LEGACY, Stdio, hall_of
-from tests.edges.story import Body, Story
-from tests.edges.ways import MODERN, Way, by_cli, by_mcp, by_rest, by_words, exit_code, in_words, run_here
+from crewhall.app import Hub
+from crewhall.edges import door
+from crewhall.families.all import registry
+from crewhall.identity import OPERATOR
+from tests.conftest import Clock, Live, settings_for
+from tests.edges.forked import Bridge, by_process
+from tests.edges.stdio import LEGACY, hall_of
+from tests.edges.story import Body, Story, sparingly
+from tests.edges.ways import MODERN, Way, by_mcp, by_rest, by_words, exit_code, in_words, run_here
 
 REQUESTS = {"mcp": by_mcp(MODERN), "mcp-2025": by_mcp(LEGACY), "rest": by_rest, "command line": by_words}
 
@@ -23,8 +34,8 @@ def held(serve: Callable[..., Live], clock: Clock) -> Live:
 
 
 @pytest.fixture
-def bridge(held: Live) -> Iterator[Stdio]:
-    client = Stdio(held.hub.settings.home, **hall_of(held))
+def bridge(held: Live) -> Iterator[Bridge]:
+    client = Bridge(held.hub.settings.home, **hall_of(held))
     yield client
     client.close()
 
@@ -33,19 +44,24 @@ def asking(way: Way, live: Live, tool: str, **arguments: Any) -> Body:
     return way(live, tool, arguments, live.token)
 
 
+def asking_itself(hub: Hub, tool: str, **arguments: Any) -> Body:
+    return door.call(hub, tool, arguments, OPERATOR, edge="test").body
+
+
 @pytest.mark.parametrize("way", REQUESTS.values(), ids=REQUESTS)
 def test_a_seed_client_runs_a_workflow_by(way: Way, held: Live, clock: Clock, tmp_path: Path) -> None:
-    Story(partial(asking, way, held), tmp_path / "shop", clock.advance).tell()
+    ask = sparingly(partial(asking, way, held), partial(asking_itself, held.hub))
+    Story(ask, tmp_path / "shop", clock.advance).tell()
 
 
-def test_a_seed_client_runs_a_workflow_over_the_bridge(bridge: Stdio, clock: Clock, tmp_path: Path) -> None:
+def test_a_seed_client_runs_a_workflow_over_the_bridge(bridge: Bridge, clock: Clock, tmp_path: Path) -> None:
     """Without a token: the agents are named by the arguments, as the seed has it."""
     Story(bridge.call, tmp_path / "shop", clock.advance).tell()
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_a_seed_client_begins_a_workflow_with_commands_as_processes(held: Live, clock: Clock, tmp_path: Path) -> None:
-    story = Story(partial(asking, by_cli, held), tmp_path / "shop", clock.advance)
+    story = Story(partial(asking, by_process, held), tmp_path / "shop", clock.advance)
     story.crew()
     story.plan()
 
@@ -60,4 +76,5 @@ def test_a_seed_client_runs_a_workflow_with_commands_and_no_hub(database: str, t
         assert code == exit_code(tool, body)
         return body
 
-    Story(ask, tmp_path / "shop").tell()
+    with closing(Hub(settings_for(database, tmp_path / "home"), registry())) as hub:
+        Story(sparingly(ask, partial(asking_itself, hub)), tmp_path / "shop").tell()

@@ -19,11 +19,14 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from crewhall.app import Call, Origin
+from crewhall.edges import worktree_server
 from crewhall.errors import Failure
 from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR
+from crewhall.store import calls
 from crewhall.tool import Family, Registry
 from tests.conftest import Agent, Live, eventually
+from tests.edges.conftest import SharedHubs
 from tests.edges.program import Program, Up
 from tests.edges.program import ask as ask_up
 from tests.edges.sse import Sse
@@ -74,6 +77,21 @@ def start(serve: Callable[..., Live], first_port: int) -> Callable[..., Live]:
         return live
 
     return ready
+
+
+@pytest.fixture
+def standing_hub(shared_hubs: SharedHubs, first_port: int) -> Live:
+    """One hub for the tests that ask a worktree's server for what it does not do, or open nothing; it is on SQLite."""
+    live = shared_hubs.find("hall", "sqlite", project__port=first_port)
+    eventually(lambda: live.hub.servers)
+    return live
+
+
+@pytest.fixture
+def open_port(standing_hub: Live, tmp_path_factory: pytest.TempPathFactory) -> int:
+    """The port of its one open worktree."""
+    listed = ask(standing_hub, "worktree_list")["worktrees"]
+    return port_of(standing_hub, Path(listed[0]["path"]) if listed else tmp_path_factory.mktemp("tree"))
 
 
 def ask(live: Live, tool: str, /, **arguments: Any) -> dict[str, Any]:
@@ -193,7 +211,10 @@ def standing(port: int) -> Iterator[None]:
         yield
 
 
-def test_after_close_the_port_can_be_bound_at_once(start: Callable[..., Live], trees: list[Path]) -> None:
+def test_after_close_the_port_can_be_bound_at_once(
+    start: Callable[..., Live], trees: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worktree_server, "PATIENCE", 0.3)
     live = start()
     port = port_of(live, trees[0])
     kept = port_of(live, trees[1])
@@ -242,14 +263,13 @@ def test_the_halls_own_directory_and_one_that_is_no_text_are_not_opened(
     ("path", "code"),
     [("/nope/nowhere", "NOT_FOUND"), ("/", "INVALID_INPUT"), ("~", "INVALID_INPUT"), ("/proc/self", "INVALID_INPUT")],
 )
-@sqlite
-def test_what_is_no_project_is_not_opened(start: Callable[..., Live], path: str, code: str) -> None:
-    live = start()
+def test_what_is_no_project_is_not_opened(standing_hub: Live, path: str, code: str) -> None:
+    before = ask(standing_hub, "worktree_list")["total"]
     with pytest.raises(Failure) as refused:
-        ask(live, "worktree_open", path=path)
-    assert refused.value.code == code and ask(live, "worktree_list")["total"] == 0
+        ask(standing_hub, "worktree_open", path=path)
+    assert refused.value.code == code and ask(standing_hub, "worktree_list")["total"] == before
     with pytest.raises(Failure, match="relative"):
-        ask(live, "worktree_open", path="src")
+        ask(standing_hub, "worktree_open", path="src")
 
 
 def test_only_the_operator_opens_and_closes_and_all_may_look(start: Callable[..., Live], trees: list[Path]) -> None:
@@ -332,17 +352,13 @@ def test_who_is_not_let_in_is_no_client_and_an_old_one_is(start: Callable[..., L
 
 
 @pytest.mark.parametrize("version", ["2025-06-18", MODERN])
-@sqlite
-def test_a_worktrees_server_knows_its_four_tools_and_nothing_of_the_hall(
-    start: Callable[..., Live], trees: list[Path], version: str
-) -> None:
-    live = start()
-    port = port_of(live, trees[0])
-    assert {tool["name"] for tool in rpc(port, "tools/list", version)["result"]["tools"]} == SEED_TOOLS
-    assert "there is no tool" in rpc(port, "tools/call", version, name="agent_list", arguments={})["error"]["message"]
-    assert rpc(port, "resources/list", version)["result"]["resources"] == []
-    assert rpc(port, "prompts/list", version)["result"]["prompts"] == []
-    assert "error" in rpc(port, "resources/read", version, uri="crewhall://agents")
+def test_a_worktrees_server_knows_its_four_tools_and_nothing_of_the_hall(open_port: int, version: str) -> None:
+    assert {tool["name"] for tool in rpc(open_port, "tools/list", version)["result"]["tools"]} == SEED_TOOLS
+    refused = rpc(open_port, "tools/call", version, name="agent_list", arguments={})
+    assert "there is no tool" in refused["error"]["message"]
+    assert rpc(open_port, "resources/list", version)["result"]["resources"] == []
+    assert rpc(open_port, "prompts/list", version)["result"]["prompts"] == []
+    assert "error" in rpc(open_port, "resources/read", version, uri="crewhall://agents")
 
 
 @sqlite
@@ -370,19 +386,18 @@ def test_a_client_of_2024_gets_its_stream_at_the_same_address(start: Callable[..
         ("POST", "/mcp", {"X-Forwarded-For": "10.0.0.1"}, 401),
     ],
 )
-@sqlite
 def test_strangers_and_other_paths_are_refused(
-    start: Callable[..., Live], trees: list[Path], method: str, path: str, headers: dict[str, str], status: int
+    open_port: int, method: str, path: str, headers: dict[str, str], status: int
 ) -> None:
-    live = start()
-    answer = http.request(method, f"http://127.0.0.1:{port_of(live, trees[0])}{path}", headers=headers)
+    answer = http.request(method, f"http://127.0.0.1:{open_port}{path}", headers=headers)
     assert answer.status_code == status and answer.json()["hint"], answer.text
 
 
 @sqlite
 def test_an_agents_token_is_good_and_a_read_only_client_runs_nothing(
-    start: Callable[..., Live], trees: list[Path]
+    start: Callable[..., Live], trees: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(calls, "BATCH_SECONDS", 0.05)
     live = start()
     port, agent = port_of(live, trees[0]), Agent(live.hub)
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
@@ -449,7 +464,7 @@ def test_a_hub_that_is_told_to_stop_lets_running_calls_answer(
     tmp_path: Path, trees: list[Path], first_port: int
 ) -> None:
     program = Program(tmp_path / "home", {"CREWHALL_PROJECT_PORT": str(first_port)})
-    (trees[0] / "justfile").write_text("slow:\n    @touch begun; sleep 1; echo done\n")
+    (trees[0] / "justfile").write_text("slow:\n    @touch begun; sleep 0.5; echo done\n")
     with program.up() as up:
         ask_up(up, "worktree/open", path=str(trees[0]))
         answers: list[Any] = []
