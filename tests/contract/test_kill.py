@@ -4,8 +4,6 @@ import http.client
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import urllib.parse
 from collections.abc import Iterator
@@ -20,10 +18,14 @@ from crewhall.store.open import open_store
 from crewhall.store.sql import Queries
 from tests.conftest import eventually
 from tests.contract.writer import PATIENCE
+from tests.edges.prefork import prefork
+from tests.sizes import size
+
+pytestmark = pytest.mark.slow
 
 CLIENTS = 8
 WRITES = 1000
-KILLED_AFTER = 400
+KILLED_AFTER = size(100, 400)
 
 QUERIES = """
 -- name: repository_ids
@@ -37,15 +39,14 @@ SELECT count(*) AS total FROM call_log WHERE tool = 'repository_register' AND su
 
 
 class HubProcess:
-    """`crewhall up`, as a user starts it."""
+    """`crewhall up`, as a user starts it, forked from a process that has imported it already."""
 
     def __init__(self, database: str, home: Path) -> None:
         where = "CREWHALL_DATABASE_URL" if "://" in database else "CREWHALL_DATABASE_PATH"
-        self._process = subprocess.Popen(
-            [Path(sys.executable).with_name("crewhall"), "up", "--port", "0"],
-            env={**os.environ, "CREWHALL_HOME": str(home), where: database},
-            stdout=subprocess.DEVNULL,
-        )
+        environment = {**os.environ, "CREWHALL_HOME": str(home), where: database}
+        with open(os.devnull, "r+b") as null:
+            files = [null.fileno(), null.fileno(), 2]
+            self._process = prefork().start(["up", "--port", "0"], environment, files, cwd=os.getcwd())
         try:
             place = eventually(lambda: self._place(home / f"hub-{self._process.pid}.json"), PATIENCE)
         except BaseException:

@@ -21,9 +21,12 @@ from crewhall.store.transaction import Row, Store
 from tests.conftest import eventually, settings_for
 from tests.contract import writer
 from tests.contract.writer import PATIENCE, SERVER, Stall, Write, path_of
+from tests.sizes import size
+
+pytestmark = pytest.mark.slow
 
 WRITERS = [f"w{number}" for number in range(8)]
-WRITES = 500
+WRITES = size(80, 500)
 LOOKS_AT_A_STALL = 20
 OVERTAKEN_AT_MOST = 20  # first come, first served gives 0 or 1; SQLite's own waiting gives hundreds
 

@@ -15,8 +15,14 @@ from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 
 # Real processes, forked from one that has imported everything and has no threads: each starts at once.
+# There is one such server for all tests of a worker, so the modules of all their targets are named here.
 SERVER = get_context("forkserver")
-SERVER.set_forkserver_preload(["tests.contract.standing", "tests.contract.migrating"])
+SERVER.set_forkserver_preload(
+    [
+        *("tests.contract.standing", "tests.contract.migrating", "tests.families.pulls.test_settle"),
+        *("tests.families.work.test_workspace_crash", "tests.outside.test_removal"),
+    ]
+)
 PATIENCE = 60.0
 
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -15,10 +16,11 @@ from crewhall.app import Stop
 from crewhall.errors import InvalidState, TimedOut
 from crewhall.outside import disk
 from crewhall.outside.forecast import Place, forecast
-from crewhall.outside.git import Repository, lock
+from crewhall.outside.git import Repository, lock, opened
 from crewhall.outside.removal import SAVES, Removed, remove_worktree
 from crewhall.outside.worktrees import add_worktree, trash_of, worktrees
 from tests.conftest import eventually
+from tests.contract.writer import PATIENCE, SERVER
 from tests.outside.repos import change, commit, fingerprint, git, make_repository, refs, unprivileged
 from tests.outside.test_git import half_made, slow_git
 
@@ -393,6 +395,11 @@ STEPS = [
 ]
 
 
+def _remove(env: dict[str, str], root: str, tree: str) -> None:
+    os.environ |= env
+    remove_worktree(opened(root), tree, "login", True, REF)
+
+
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize(
     ("step", "is_moved"), [*((step, False) for step in STEPS), *((step, True) for step in STEPS[:3])]
@@ -402,9 +409,10 @@ def test_a_removal_killed_at_any_step_is_finished_by_the_next(
 ) -> None:
     deadly = f'{shutil.which("git")} "$@"; {DEADLY}' if after else DEADLY
     deadly = f"if [ -e {trash_of(str(tree))} ]; then {deadly}; fi" if is_moved else deadly
-    env = os.environ | slow_git(tmp_path, step, deadly)
-    killed = subprocess.run([sys.executable, "-c", SCRIPT, repo.root, str(tree), REF], env=env, check=False)
-    assert killed.returncode == -9
+    killed = SERVER.Process(target=_remove, args=(slow_git(tmp_path, step, deadly), repo.root, str(tree)))
+    killed.start()
+    killed.join(PATIENCE)
+    assert killed.exitcode == -signal.SIGKILL
     remove(repo, tree)
     assert is_clean(repo, tree)
     assert [name for name in refs(repo.root) if name.startswith(REF)] == [REF]

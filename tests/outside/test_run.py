@@ -216,7 +216,7 @@ def test_a_stray_may_clean_up_and_one_that_will_not_end_is_killed(tmp_path: Path
     tidy = "setsid sh -c 'trap \"rm lock; exit\" TERM; touch lock; while :; do sleep 0.02; done' &"
     deaf = "trap '' TERM; setsid sh -c 'while :; do sleep 0.02; done' > /dev/null 2>&1 &"
     with with_variable() as (env, alive):
-        ended = long(f"{tidy}\n{deaf}\nwhile :; do sleep 0.02; done", tmp_path, seconds=0.5, env=env)
+        ended = long(f"{tidy}\n{deaf}\nwhile :; do sleep 0.02; done", tmp_path, seconds=0.5, env=env, grace=0.6)
         assert not alive()
     assert ended.is_late and ended.code == -signal.SIGKILL
     assert not (tmp_path / "lock").exists()
@@ -243,7 +243,8 @@ def test_a_cancel_ends_the_strays_too(tmp_path: Path) -> None:
         assert not alive()
 
 
-def test_who_listens_is_told_the_last_line_and_may_end_it(tmp_path: Path) -> None:
+def test_who_listens_is_told_the_last_line_and_may_end_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crewhall.outside.run.NEWS", 0.1)
     told: list[tuple[int, str]] = []
 
     def hear(total: int, line: str) -> None:

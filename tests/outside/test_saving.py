@@ -19,6 +19,7 @@ from crewhall.outside.git import Repository
 from crewhall.outside.saving import git_dir_of, save_staged, save_work
 from crewhall.outside.worktrees import add_worktree
 from tests.outside.repos import change, commit, fingerprint, git, make_repository, refs, unprivileged
+from tests.sizes import size
 
 REF = "refs/crewhall/saved/ws_1"
 
@@ -373,7 +374,7 @@ def test_what_was_staged_outlives_its_directory(repo: Repository, tree: Path) ->
 NAMES = st.binary(min_size=1, max_size=12).filter(lambda name: not {0, 47} & set(name) and name not in (b".", b".."))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=size(8, 25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     files=st.dictionaries(NAMES.filter(lambda name: b".git" not in name.lower()), st.binary(max_size=30), max_size=6)
 )
