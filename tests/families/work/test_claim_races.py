@@ -28,10 +28,11 @@ from tests.families.work.claiming import (
     rows,
     task_of,
 )
+from tests.sizes import size
 
 MakeHub = Callable[..., Hub]
 Step = Callable[[], Any]
-ROUNDS = 12
+ROUNDS = size(6, 12)
 # What a race may end in for the one who comes late; anything else, a deadlock above all, is a bug.
 LATE = {"STALE_CLAIM", "INVALID_STATE", "INVALID_TRANSITION", "TASK_BLOCKED"}
 
@@ -63,7 +64,7 @@ def hubs(make_hub: MakeHub, clock: Clock) -> list[Hub]:
 @pytest.mark.parametrize("count", [1, 3], ids=["threads of one hub", "three hubs"])
 def test_of_many_who_claim_at_once_one_wins_and_the_others_hear_who(hubs: list[Hub], database: str, count: int) -> None:
     agents = [registered(hubs[0], f"agent {number}") for number in range(9)]
-    for _ in range(4):
+    for _ in range(size(2, 4)):
         work = job(hubs[0])
         steps = [claiming(hubs[number % count], work.task, agent) for number, agent in enumerate(agents)]
         answers = at_once(*steps)
@@ -262,7 +263,7 @@ def _wandering(hub: Hub, number: int, agents: Sequence[str], tasks: Sequence[str
     """Steps of one thread through tools and tasks, each thread in an order of its own."""
 
     def run() -> None:
-        for step in range(20):
+        for step in range(size(9, 20)):
             place = number * 7 + step * 5
             agent, task = agents[place % len(agents)], tasks[place % len(tasks)]
             new = {"name": f"new {number} {step}", "description": "…", "sequence": 1}
@@ -289,7 +290,7 @@ def _wandering(hub: Hub, number: int, agents: Sequence[str], tasks: Sequence[str
 def _ticking(hub: Hub, clock: Clock) -> Step:
     def run() -> None:
         with hub.presence.of("br_1"), hub.presence.of("br_3"):
-            for _ in range(25):
+            for _ in range(size(12, 25)):
                 clock.now += 50
                 hub.do_chores()
 

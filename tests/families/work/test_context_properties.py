@@ -17,6 +17,7 @@ from crewhall.outside.tokens import ENDLESS
 from tests.conftest import Clock, settings_for
 from tests.families.work.halls import Ask, listed, move, new_workflow, task
 from tests.outside.samples import prose, real_cost
+from tests.sizes import size
 
 FRAME = 620  # tokens that everything but texts and lists may take, with names of the rarest letters
 LETTER = st.characters(exclude_categories=["Cs"], exclude_characters="\x00")
@@ -120,7 +121,7 @@ def build(ask: Ask, told: dict[str, Any]) -> str:
 
 
 @settings(
-    max_examples=40,
+    max_examples=size(10, 40),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example],
 )

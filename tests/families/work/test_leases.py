@@ -26,6 +26,7 @@ from tests.families.work.claiming import (
     task_of,
 )
 from tests.families.work.test_claims import WRITES, write
+from tests.sizes import size
 
 LEASE, BEATS = 120, 90  # seconds; the second is three missed beats
 TICK = 10
@@ -41,7 +42,7 @@ def new_hub(make_hub: MakeHub, clock: Clock) -> Hub:
 @pytest.fixture
 def hub(new_hub: Hub, clock: Clock) -> Hub:
     """A hub that has been awake for longer than a lease: whoever is not heard of from now on is missed in time."""
-    pass_time(clock, LEASE + TICK, new_hub)
+    pass_time(clock, LEASE + TICK, new_hub, ticks=3)
     return new_hub
 
 
@@ -51,6 +52,12 @@ def begun(hub: Hub, agent: Agent, *tasks: str) -> Job:
     for task in work.tasks.values():
         agent.call("task_update_status", id=task, status="in_progress")
     return work
+
+
+def go_on(clock: Clock, seconds: float, hub: Hub) -> None:
+    """Time goes by: the first tick notes who was heard of until now, and of the others each third one is enough."""
+    pass_time(clock, TICK, hub)
+    pass_time(clock, seconds - TICK, hub, ticks=3)
 
 
 def has_gone(hub: Hub, agent: str) -> bool:
@@ -102,7 +109,7 @@ def test_who_is_missed_is_offline_and_what_it_held_is_free_with_a_recovery_check
     tasks = [task for work in works for task in work.tasks.values()]
     ada.call("task_set_plan", id=tasks[0], plan=PLAN)
     ada.call("checkpoint_add", task_id=tasks[0], type="decision", summary="in Rust")
-    pass_time(clock, LEASE + 2 * TICK, hub)
+    go_on(clock, LEASE + 2 * TICK, hub)
     held = ("status", "claimed_by", "claim_epoch", "lease_expires_at")
     assert [task_of(hub, task, *held) for task in tasks] == [("pending", None, 1, None)] * 3
     for task in tasks:
@@ -137,7 +144,7 @@ def test_every_call_of_an_agent_is_a_sign_of_life_and_looking_at_one_is_none(hub
     named, looked_at, by_cookie, by_token = (registered(hub, name) for name in ("named", "looked", "cookie", "token"))
     cookie, token = operator_by(hub, "browser"), operator_by(hub, "operator")
     for _ in range(4):
-        pass_time(clock, LEASE - 2 * TICK, hub)
+        go_on(clock, LEASE - 2 * TICK, hub)
         ada.call("agent_list")
         ask(hub, "task_get_available", agent_id=named)
         ask(hub, "agent_get", id=looked_at)
@@ -157,7 +164,7 @@ def operator_by(hub: Hub, kind: str) -> Actor:
 def test_a_call_that_is_refused_is_a_sign_of_life_too(hub: Hub, clock: Clock) -> None:
     ada = arrived(hub, "ada")
     for _ in range(2):
-        pass_time(clock, LEASE - 2 * TICK, hub)
+        go_on(clock, LEASE - 2 * TICK, hub)
         assert refusal(hub, "task_get", ada.actor, id="tk_nothing") == "NOT_FOUND"
     assert not has_gone(hub, ada.id)
 
@@ -173,7 +180,7 @@ def test_registering_anew_forgets_that_it_ever_beat(hub: Hub, clock: Clock) -> N
 
 def test_an_agent_that_was_missed_is_back_with_its_next_call(hub: Hub, clock: Clock) -> None:
     ada = arrived(hub, "ada")
-    pass_time(clock, LEASE + 2 * TICK, hub)
+    go_on(clock, LEASE + 2 * TICK, hub)
     assert has_gone(hub, ada.id)
     ada.call("agent_list")
     pass_time(clock, TICK, hub)
@@ -212,6 +219,7 @@ def test_signs_of_life_that_could_not_be_noted_are_noted_at_the_next_tick(
 def test_an_agent_busy_for_an_hour_behind_a_connected_bridge_keeps_its_task(
     hub: Hub, clock: Clock, database: str
 ) -> None:
+    """An hour in `make soak`: otherwise a quarter of one, which is many leases, too."""
     through = Origin(bridge="br_1")
     with hub.presence.of("br_1"), hub.presence.of("br_2"), hub.presence.of("br_1"):
         ada, beating = arrived(hub, "ada"), arrived(hub, "beating")
@@ -226,7 +234,7 @@ def test_an_agent_busy_for_an_hour_behind_a_connected_bridge_keeps_its_task(
         ask(hub, "task_claim", origin=through, task_id=works[named].task, agent_id=named)
         claim(hub, works[joined].task, joined)
         alone.call("task_claim", task_id=works[alone.id].task)
-        pass_time(clock, 3600, hub, ticks=3)
+        pass_time(clock, size(900, 3600), hub, ticks=3)
         present = [ada.id, beating.id, told, joined]
         assert [task_of(hub, works[agent].task, "claimed_by", "claim_epoch") for agent in present] == [
             (agent, 1) for agent in present
@@ -249,7 +257,7 @@ def test_a_bridge_that_connects_twice_is_there_until_the_last_of_its_connections
     with hub.presence.of("br_1"):
         with hub.presence.of("br_1"):
             pass
-        pass_time(clock, 2 * LEASE, hub)
+        go_on(clock, 2 * LEASE, hub)
         assert not has_gone(hub, bob)
     pass_time(clock, LEASE + TICK, hub)
     assert has_gone(hub, bob)
@@ -265,7 +273,7 @@ def test_a_bridge_that_goes_to_another_hub_keeps_beating_without_a_call(
         pass_time(clock, TICK, hub)
     other = make_hub(clock=clock, agent__lease=LEASE)
     with other.presence.of("br_1"):
-        pass_time(clock, 5 * LEASE, other)
+        go_on(clock, 5 * LEASE, other)
         assert task_of(other, work.task, "claimed_by") == ada.id
     pass_time(clock, LEASE + TICK, other)
     assert task_of(other, work.task, "claimed_by") is None
@@ -277,7 +285,7 @@ def test_who_left_is_not_brought_back_by_the_bridge_it_came_by(hub: Hub, clock: 
         left, offline, stays = (registered(hub, name, here) for name in ("left", "offline", "stays"))
         ask(hub, "agent_unregister", origin=here, id=left)
         ask(hub, "agent_update", origin=here, id=offline, status="offline")
-        pass_time(clock, 2 * LEASE, hub)
+        go_on(clock, 2 * LEASE, hub)
         assert [has_gone(hub, agent) for agent in (left, offline, stays)] == [True, True, False]
         assert not happened(hub, left, "agent.updated", "agent.expired")
 
@@ -301,7 +309,7 @@ def test_an_agent_that_has_only_a_token_is_here_from_its_first_call_on(hub: Hub,
         pass_time(clock, TICK, hub)
         assert agent_of(hub, ada.id, "status") == "online"
         claim(hub, work.task, ada.id)
-        pass_time(clock, 3 * LEASE, hub)
+        go_on(clock, 3 * LEASE, hub)
         assert task_of(hub, work.task, "claimed_by") == ada.id
 
 
@@ -313,7 +321,7 @@ def test_the_late_writes_of_one_that_was_missed_are_stale_once_its_task_is_anoth
 ) -> None:
     ada, eve = arrived(hub, "ada"), arrived(hub, "eve")
     work = begun(hub, ada, *WRITES)
-    pass_time(clock, LEASE + 2 * TICK, hub)
+    go_on(clock, LEASE + 2 * TICK, hub)
     for is_done in (False, True):
         for tool, task in work.tasks.items():
             if is_done:
@@ -343,7 +351,7 @@ def test_a_lapsed_claim_that_nobody_took_goes_on_where_it_was_with_the_next_writ
 ) -> None:
     ada = arrived(hub, "ada")
     work = begun(hub, ada, *RENEWED)
-    pass_time(clock, LEASE + 2 * TICK, hub)
+    go_on(clock, LEASE + 2 * TICK, hub)
     for tool, (status, is_held) in RENEWED.items():
         task = work.tasks[tool]
         assert task_of(hub, task, "status", "claimed_by") == ("pending", None)
@@ -367,7 +375,7 @@ def test_a_renewed_claim_has_the_status_that_the_task_had(hub: Hub, clock: Clock
         for step in steps[status]:
             ada.call("task_update_status", id=task, status=step, error="no")
         ada.call("task_claim", task_id=task)
-    pass_time(clock, LEASE + 2 * TICK, hub)
+    go_on(clock, LEASE + 2 * TICK, hub)
     assert [task_of(hub, task, "status") for task in work.tasks.values()] == ["pending", "pending", "failed"]
     for status, task in work.tasks.items():
         ada.call("checkpoint_add", task_id=task, type="progress", summary="back")
@@ -378,7 +386,7 @@ def test_a_lapsed_claim_does_not_go_on_when_someone_has_touched_the_task(hub: Hu
     ada, bob = arrived(hub, "ada"), registered(hub)
     note: dict[str, Any] = {"type": "progress", "summary": "back"}
     moved, over, taken = (begun(hub, ada) for _ in range(3))
-    pass_time(clock, LEASE + 2 * TICK, hub)
+    go_on(clock, LEASE + 2 * TICK, hub)
     ask(hub, "task_update_status", id=moved.task, status="planning")
     ask(hub, "workflow_update_status", id=over.id, status="abandoned")
     claim(hub, taken.task, bob)
@@ -398,7 +406,7 @@ def test_a_lapsed_claim_does_not_undo_what_was_done_to_the_task_meanwhile(
 ) -> None:
     ada = arrived(hub, "ada")
     replanned, ended = begun(hub, ada), begun(hub, ada)
-    pass_time(clock, LEASE + 2 * TICK, hub)
+    go_on(clock, LEASE + 2 * TICK, hub)
     ask(hub, "task_update_status", id=replanned.task, status="in_progress")
     ask(hub, "task_update_status", id=replanned.task, status="failed", error="boom")
     ask(hub, "task_replan", id=replanned.task, reason="anew", new_plan={"approach": "b", "steps": []})
@@ -417,7 +425,7 @@ def test_a_lapsed_claim_does_not_go_on_when_the_task_waits_for_another_now(
 ) -> None:
     ada = arrived(hub, "ada")
     work = begun(hub, ada)
-    pass_time(clock, LEASE + 2 * TICK, hub)
+    go_on(clock, LEASE + 2 * TICK, hub)
     ask(hub, "workflow_add_tasks", id=work.id, tasks=[{"name": "first", "description": "…", "sequence": 0}])
     note: dict[str, Any] = {"type": "progress", "summary": "back"}
     assert refusal(hub, "checkpoint_add", ada.actor, task_id=work.task, **note) == "STALE_CLAIM"
@@ -428,7 +436,7 @@ def test_a_lapsed_claim_does_not_go_on_when_the_task_waits_for_another_now(
 def test_a_note_by_someone_else_does_not_end_a_lapsed_claim(hub: Hub, clock: Clock) -> None:
     ada = arrived(hub, "ada")
     work = begun(hub, ada)
-    pass_time(clock, LEASE + 2 * TICK, hub)
+    go_on(clock, LEASE + 2 * TICK, hub)
     ask(hub, "checkpoint_add", task_id=work.task, type="decision", summary="from a person")
     ada.call("checkpoint_add", task_id=work.task, type="progress", summary="back")
     assert task_of(hub, work.task, "status", "claimed_by", "claim_epoch") == ("in_progress", ada.id, 1)
@@ -457,8 +465,8 @@ def test_whoever_names_an_agent_takes_it_from_no_bridge_and_keeps_it_by_none(hub
         with hub.presence.of("br_other"):
             ask(hub, "task_claim", origin=other, task_id=work.task, agent_id=bob)
             ask(hub, "message_count_unread", origin=other, agent_id=eve)
-            pass_time(clock, LEASE + 2 * TICK, hub)
-        pass_time(clock, LEASE + 2 * TICK, hub)
+            go_on(clock, LEASE + 2 * TICK, hub)
+        go_on(clock, LEASE + 2 * TICK, hub)
         assert task_of(hub, work.task, "claimed_by") == bob
         assert has_gone(hub, eve)
 
@@ -469,7 +477,7 @@ def test_a_revoked_token_s_agent_is_not_kept_by_its_bridge(hub: Hub, clock: Cloc
         hub.call("agent_list", {}, ada.actor, origin=Origin(bridge="br_1"))
         pass_time(clock, TICK, hub)
         ask(hub, "agent_token_revoke", agent_id=ada.id)
-        pass_time(clock, LEASE + 2 * TICK, hub)
+        go_on(clock, LEASE + 2 * TICK, hub)
     assert has_gone(hub, ada.id)
 
 
@@ -484,7 +492,7 @@ def test_a_clock_that_was_set_back_stops_no_chore(hub: Hub, clock: Clock) -> Non
 def test_a_read_brings_the_agent_back_and_not_its_claim(hub: Hub, clock: Clock, database: str) -> None:
     ada = arrived(hub, "ada")
     work = begun(hub, ada)
-    pass_time(clock, LEASE + 2 * TICK, hub)
+    go_on(clock, LEASE + 2 * TICK, hub)
     ada.call("task_get", id=work.task)
     pass_time(clock, TICK, hub)
     assert agent_of(hub, ada.id, "status") == "online" and task_of(hub, work.task, "claimed_by") is None

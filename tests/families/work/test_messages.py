@@ -15,11 +15,12 @@ from crewhall.families.work.model_message import URGENCY
 from crewhall.identity import Actor
 from crewhall.store.transaction import Row
 from tests.conftest import Agent, Clock
+from tests.sizes import size
 
 Ask = Callable[..., dict[str, Any]]
 PERSON = Actor("operator", "operator", proof="token")
 LIVED_IN = settings(  # one hall for all examples: what is promised holds in any hall
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=size(6, 15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 
@@ -31,6 +32,17 @@ def operator(hub: Hub) -> Ask:
         return hub.call(tool, arguments, PERSON)
 
     return ask
+
+
+@pytest.fixture(scope="module")
+def common(common_hub: Hub) -> Ask:
+    """Calls with the operator's token to the hall that tests share."""
+    return lambda tool, /, **arguments: common_hub.call(tool, arguments, PERSON)
+
+
+@pytest.fixture(scope="module")
+def common_ada(common: Ask) -> str:
+    return register(common, "ada")
 
 
 @pytest.fixture
@@ -129,17 +141,19 @@ def test_a_message_arrives_with_the_seeds_fields(operator: Ask, clock: Clock, ad
 @pytest.mark.parametrize(
     "body", ["", "text", '{"not": "parsed"}', "é漢🙂", {}, {"a": {"b": [True, None, 10**20, "é"]}}]
 )
-def test_a_body_comes_back_as_it_was_given(operator: Ask, ada: str, bob: str, body: Any) -> None:
-    sent = send(operator, ada, bob, body)
-    assert operator("message_get", id=sent["id"])["body"] == body
-    assert bodies(operator("message_list", agent_id=bob, status="all")) == [body]
+def test_a_body_comes_back_as_it_was_given(common: Ask, common_ada: str, body: Any) -> None:
+    bob = register(common, "bob")
+    sent = send(common, common_ada, bob, body)
+    assert common("message_get", id=sent["id"])["body"] == body
+    assert bodies(common("message_list", agent_id=bob, status="all")) == [body]
 
 
 @pytest.mark.parametrize("kind", ["task_assignment", "status_update", "query", "response", "notification"])
-def test_every_type_of_message_is_sent_and_listed_by_it(operator: Ask, ada: str, bob: str, kind: str) -> None:
-    send(operator, ada, bob, "it", message_type=kind)
-    send(operator, ada, bob, "other", message_type="query" if kind != "query" else "response")
-    found = operator("message_list", agent_id=bob, message_type=[kind])
+def test_every_type_of_message_is_sent_and_listed_by_it(common: Ask, common_ada: str, kind: str) -> None:
+    bob = register(common, "bob")
+    send(common, common_ada, bob, "it", message_type=kind)
+    send(common, common_ada, bob, "other", message_type="query" if kind != "query" else "response")
+    found = common("message_list", agent_id=bob, message_type=[kind])
     assert bodies(found) == ["it"] and (found["total"], found["unread_count"]) == (1, 2)
 
 
@@ -291,21 +305,23 @@ BAD: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("tool", "wrong"), BAD, ids=lambda value: value if isinstance(value, str) else str(value)[:40])
-def test_bad_input_is_refused_and_changes_nothing(operator: Ask, ada: str, tool: str, wrong: dict[str, Any]) -> None:
+def test_bad_input_is_refused_and_changes_nothing(
+    common: Ask, common_ada: str, tool: str, wrong: dict[str, Any]
+) -> None:
     good: dict[str, dict[str, Any]] = {
-        "message_send": {"sender_id": ada, "recipient_id": ada, "message_type": "query", "body": "x"},
+        "message_send": {"sender_id": common_ada, "recipient_id": common_ada, "message_type": "query", "body": "x"},
         "message_broadcast": {"sender_id": "operator", "message_type": "notification", "body": "x"},
-        "message_list": {"agent_id": ada},
-        "message_get": {"id": send(operator, ada, ada)["id"]},
+        "message_list": {"agent_id": common_ada},
+        "message_get": {"id": send(common, common_ada, common_ada)["id"]},
         "message_mark_read": {"message_ids": []},
         "message_archive": {"message_ids": []},
-        "message_count_unread": {"agent_id": ada},
+        "message_count_unread": {"agent_id": common_ada},
     }
-    operator(tool, **good[tool])
-    before = operator("message_list", agent_id=ada, status="all")["total"], events(operator)
+    common(tool, **good[tool])
+    before = common("message_list", agent_id=common_ada, status="all")["total"], events(common)
     with pytest.raises(InvalidInput):
-        operator(tool, **good[tool] | wrong)
-    assert (operator("message_list", agent_id=ada, status="all")["total"], events(operator)) == before
+        common(tool, **good[tool] | wrong)
+    assert (common("message_list", agent_id=common_ada, status="all")["total"], events(common)) == before
 
 
 def test_a_body_that_is_too_large_is_refused_with_its_size(operator: Ask, ada: str) -> None:
@@ -691,7 +707,7 @@ def test_paging_reaches_every_message_once_while_others_are_marked(
 
 def test_senders_readers_and_broadcasters_at_once_lose_nothing(hub: Hub, operator: Ask, clock: Clock) -> None:
     agents = [register(operator, f"a{number}") for number in range(6)]
-    rounds = 12
+    rounds = size(6, 12)
 
     def work(number: int) -> int:
         sent: list[str] = []
@@ -723,12 +739,12 @@ def test_what_comes_back_does_not_meet_readers_in_a_deadlock(hub: Hub, operator:
         lose(hub, agent, clock.now - 1)
 
     def chores(_: int) -> None:
-        for _ in range(10):
+        for _ in range(size(5, 10)):
             clock.advance(10)
             hub.do_chores()
 
     def read(number: int) -> None:
-        for turn in range(20):
+        for turn in range(size(8, 20)):
             operator("message_mark_read", message_ids=sent[number + turn :: 5])
             send(operator, agents[number % 4], agents[turn % 4])
 

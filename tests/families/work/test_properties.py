@@ -28,6 +28,7 @@ from tests.families.work.test_rules_plan import blockers, finishing_order, longe
 from tests.families.work.test_rules_plan import step as graph_step
 from tests.families.work.test_rules_task import TASK_GOES, WORKFLOW_GOES
 from tests.postgres import Cluster
+from tests.sizes import size
 
 DONE = ("completed", "skipped")
 BACK = {(before, "pending") for before in ("planning", "in_progress", "paused", "failed")}
@@ -329,7 +330,7 @@ def test_whatever_agents_do_no_rule_of_the_hall_is_broken_on_sqlite(tmp_path: Pa
     def open_hub(clock: Clock) -> Hub:
         return Hub(settings_for(str(tmp_path / f"{next(numbers)}.db"), tmp_path, **SHORT), registry(), clock=clock)
 
-    run(open_hub, examples=12, steps=40)
+    run(open_hub, examples=size(6, 12), steps=40)
 
 
 def test_whatever_agents_do_no_rule_of_the_hall_is_broken_on_postgres(cluster: Cluster, tmp_path: Path) -> None:
@@ -383,7 +384,7 @@ def test_every_plan_that_is_taken_can_be_driven_to_its_end(hub: Hub, operator: A
 def test_a_plan_of_three_hundred_tasks_is_driven_to_its_end(tmp_path: Path, clock: Clock) -> None:
     hub = Hub(settings_for(str(tmp_path / "hall.db"), tmp_path), registry(), clock=clock)
     try:
-        drive(hub, lambda tool, /, **arguments: hub.call(tool, arguments, OPERATOR), 6, 300)
+        drive(hub, lambda tool, /, **arguments: hub.call(tool, arguments, OPERATOR), 6, size(100, 300))
     finally:
         hub.close()
 
@@ -428,7 +429,7 @@ def work_on(agent: Agent, task_id: str, chance: random.Random) -> set[str]:
 def test_a_plan_is_refused_exactly_when_it_can_never_be_finished(operator: Ask, seed: int) -> None:
     chance = random.Random(seed)
     verdicts = set()
-    for _ in range(15):
+    for _ in range(size(8, 15)):
         count = chance.randrange(2, 12)
         tasks = [
             task(

@@ -20,6 +20,7 @@ from tests.conftest import Agent, Clock
 from tests.families.work.claiming import ask, refusal, registered, rows
 from tests.families.work.halls import everything, let_lapse, planned, task
 from tests.outside.test_places import Git, app, git
+from tests.sizes import size
 
 __all__ = ["app", "git"]  # fixtures
 
@@ -167,15 +168,15 @@ def test_an_agent_has_at_most_five_hundred(hub: Hub, clock: Clock, database: str
     ],
     ids=str,
 )
-def test_bad_input_is_refused_and_changes_nothing(hub: Hub, wrong: dict[str, Any]) -> None:
-    ada = registered(hub, "ada")
-    reserve(hub, ada, "src/")
-    before = everything(hub)
+def test_bad_input_is_refused_and_changes_nothing(common_hub: Hub, wrong: dict[str, Any]) -> None:
+    ada = registered(common_hub, "ada")
+    reserve(common_hub, ada, "src/")
+    before = everything(common_hub)
     good = {"agent_id": ada, "paths": ["a"], "repository_path": HERE}
-    assert refusal(hub, "file_reserve", **good | wrong) == "INVALID_INPUT"
+    assert refusal(common_hub, "file_reserve", **good | wrong) == "INVALID_INPUT"
     if "paths" in wrong:
-        assert refusal(hub, "file_release", **good | wrong) == "INVALID_INPUT"
-    assert everything(hub) == before
+        assert refusal(common_hub, "file_release", **good | wrong) == "INVALID_INPUT"
+    assert everything(common_hub) == before
 
 
 def test_what_is_not_there_is_not_found(hub: Hub) -> None:
@@ -300,7 +301,10 @@ def test_a_reservation_ends_by_itself_and_is_forgotten(hub: Hub, clock: Clock, d
 
 
 @pytest.mark.parametrize("how", ["unregister", "update", "lapse"])
-def test_an_agent_that_is_gone_has_nothing_reserved_and_gets_nothing_back(hub: Hub, clock: Clock, how: str) -> None:
+def test_an_agent_that_is_gone_has_nothing_reserved_and_gets_nothing_back(
+    make_hub: MakeHub, clock: Clock, how: str
+) -> None:
+    hub = make_hub(clock=clock, agent__lease=300)
     ada, bob = registered(hub, "ada"), registered(hub, "bob")
     hub.do_chores()
     reserve(hub, ada, "a", seconds=86_400)
@@ -309,21 +313,24 @@ def test_an_agent_that_is_gone_has_nothing_reserved_and_gets_nothing_back(hub: H
     elif how == "update":
         ask(hub, "agent_update", id=ada, status="offline")
     else:
-        let_lapse(hub, clock, 2 * 1860)
+        let_lapse(hub, clock, 2 * 360)
     assert ask(hub, "agent_get", id=ada)["status"] == "offline"
     ask(hub, "agent_heartbeat", agent_id=ada)
     assert held(hub) == []
     assert reserve(hub, bob, "a")["success"]
 
 
-def test_an_agent_that_had_left_and_reserves_is_back_and_is_missed_when_it_goes_quiet(hub: Hub, clock: Clock) -> None:
+def test_an_agent_that_had_left_and_reserves_is_back_and_is_missed_when_it_goes_quiet(
+    make_hub: MakeHub, clock: Clock
+) -> None:
+    hub = make_hub(clock=clock, agent__lease=300)
     ada = registered(hub, "ada")
     hub.do_chores()
     ask(hub, "agent_unregister", id=ada)
     remote = replace(OPERATOR, proof="token")  # whose calls are no sign of the agent's own life
     hub.call("file_reserve", {"agent_id": ada, "paths": ["a"], "seconds": 86_400, "repository_path": HERE}, remote)
     assert ask(hub, "agent_get", id=ada)["status"] == "online" and held(hub) == [("a", "ada")]
-    let_lapse(hub, clock, 2 * 1860)
+    let_lapse(hub, clock, 2 * 360)
     assert ask(hub, "agent_get", id=ada)["status"] == "offline" and held(hub) == []
 
 
@@ -370,7 +377,7 @@ def test_of_many_who_want_the_same_files_at_once_one_gets_them(make_hub: MakeHub
     hubs = [make_hub(clock=clock) for _ in range(3)]
     agents = [registered(hubs[0], f"agent {n}") for n in range(6)]
     wants = ["src/", "src/app.py", "src/*.py", "**/app.py", "src/**", "src/app.*"]
-    for turn in range(12):
+    for turn in range(size(6, 12)):
         where: dict[str, Any] = {"repository_path": f"/srv/app{turn}"}
         if turn % 2:  # otherwise the first to come makes the repository's row
             reserve(hubs[0], agents[0], "src/", **where)
@@ -391,7 +398,7 @@ def test_reserving_releasing_leaving_and_forgetting_at_once_end_without_a_deadlo
     paths = [f"p{n}" for n in range(40)]
 
     def many(hub: Hub, agent: str, number: int) -> dict[str, Any]:
-        for turn in range(8):
+        for turn in range(size(4, 8)):
             reserve(hub, agent, *(paths if turn % 2 else paths[::-1]), exclusive=False, seconds=60 + turn)
             if (turn + number) % 4 == 0:
                 release(hub, agent, paths=paths[: 20 + turn], repository_path=HERE)
@@ -412,10 +419,19 @@ def test_reserving_releasing_leaving_and_forgetting_at_once_end_without_a_deadlo
 def test_five_thousand_reservations_and_a_hundred_paths_take_less_than_a_second(hub: Hub) -> None:
     for number in range(10):
         agent = registered(hub, f"agent {number}")
-        for part in range(5):
-            reserve(hub, agent, *(f"src/{number}/{part}/{n}.py" for n in range(100)))
+        reserve(hub, agent, f"src/{number}/0.py")
+        _reserve_directly(hub, agent, [f"src/{number}/{n}.py" for n in range(1, 500)])
     ada = registered(hub, "ada")
     begun = time.process_time()
     assert reserve(hub, ada, *(f"src/**/test_{n}_*.py" for n in range(100)))["success"]
     assert reserve(hub, ada, "src/")["conflicts_total"] == 5000
     assert time.process_time() - begun < 2
+
+
+def _reserve_directly(hub: Hub, agent: str, paths: list[str]) -> None:
+    """As the tool writes them, beside one that it has written: five thousand of its calls' paths take seconds."""
+    hub.store.texts["test"] = hub.store.dialect.query("SELECT * FROM file_reservation WHERE agent_id = :agent_id")
+    with hub.own_work() as tx:
+        (one,) = tx.all("test", agent_id=agent)
+        told = {"now": one.pop("reserved_at"), "until": one.pop("expires_at")}
+        tx.many("reservation_put", [one | told | {"path": path} for path in paths])

@@ -27,6 +27,7 @@ from tests.families.work.halls import (
     sql,
     task,
 )
+from tests.sizes import size
 
 PLANNED = (
     *("name", "description", "sequence", "parallel_group", "depends_on", "estimated_complexity"),
@@ -60,7 +61,7 @@ def shape(ask: Ask, workflow: str) -> tuple[Any, list[dict[str, Any]]]:
     return ask("workflow_get", id=workflow)["plan"], [{name: one[name] for name in PLANNED} for one in tasks]
 
 
-def size(body: dict[str, Any]) -> int:
+def bytes_of(body: dict[str, Any]) -> int:
     return len(json.dumps(body, ensure_ascii=False).encode())
 
 
@@ -96,7 +97,7 @@ def test_a_workflow_made_into_a_template_comes_back_as_it_was(hub: Hub, operator
     assert other[1][1]["files_likely_affected"] == ["a1", "b/*"] and other[1][2]["depends_on"] == ["late", "early 1"]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=size(8, 40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_any_workflow_comes_back_as_it_was(hub: Hub, operator: Ask, data: st.DataObject) -> None:
     tasks: list[dict[str, Any]] = []
@@ -288,12 +289,12 @@ def test_declared_variables_have_defaults_or_must_be_given(hub: Hub, operator: A
     ],
 )
 def test_a_definition_that_could_never_be_applied_is_refused(
-    hub: Hub, operator: Ask, definition: dict[str, Any], said: str
+    common_hub: Hub, common: Ask, definition: dict[str, Any], said: str
 ) -> None:
-    before = everything(hub)
+    before = everything(common_hub)
     with pytest.raises(InvalidInput, match=said):
-        operator("template_create", name="t", template=definition)
-    assert everything(hub) == before
+        common("template_create", name="t", template=definition)
+    assert everything(common_hub) == before
 
 
 def test_a_template_is_made_in_one_way(hub: Hub, operator: Ask) -> None:
@@ -327,13 +328,13 @@ def test_too_many_dependencies_are_refused_when_the_template_is_made(make_hub: C
     ],
 )
 def test_values_that_make_no_plan_are_refused_and_nothing_is_made(
-    hub: Hub, operator: Ask, tasks: list[dict[str, Any]], values: dict[str, Any], said: str
+    common_hub: Hub, common: Ask, tasks: list[dict[str, Any]], values: dict[str, Any], said: str
 ) -> None:
-    template = made(operator, *tasks)
-    before = everything(hub)
+    template = made(common, *tasks)
+    before = everything(common_hub)
     with pytest.raises(InvalidInput, match=said):
-        applied(operator, template, **values)
-    assert everything(hub) == before
+        applied(common, template, **values)
+    assert everything(common_hub) == before
 
 
 def test_a_template_that_would_blow_up_is_refused_before_it_does(make_hub: Callable[..., Hub]) -> None:
@@ -342,7 +343,7 @@ def test_a_template_that_would_blow_up_is_refused_before_it_does(make_hub: Calla
     def ask(tool: str, /, **arguments: Any) -> dict[str, Any]:
         return hub.call(tool, arguments, OPERATOR)
 
-    bomb = [task(f"{number}") | {"description": "{{x}}" * 19_000} for number in range(40)]
+    bomb = [task(f"{number}") | {"description": "{{x}}" * 19_000} for number in range(size(4, 40))]
     template = made(ask, *bomb)
     began = time.monotonic()
     with pytest.raises(LimitExceeded, match="would have 760000"):
@@ -404,7 +405,7 @@ def test_a_template_shows_its_plan_and_what_does_not_fit_is_read_on(operator: As
         template={"tasks": tasks, "variables": variables, "summary": NASTY * 40},
     )["id"]
     shown = operator("template_get", id=template)
-    assert size(shown) < 30_000 and shown["tasks"] and shown["variables"]
+    assert bytes_of(shown) < 30_000 and shown["tasks"] and shown["variables"]
     left = shown["left_out"]
     assert left["tasks"] == 50 - len(shown["tasks"]) and left["variables"] == 35 - len(shown["variables"])
     assert left["description"] == 9_500 - len(shown["description"]) and left["summary"] > 0
@@ -423,7 +424,7 @@ def test_a_template_shows_its_plan_and_what_does_not_fit_is_read_on(operator: As
     seen, offset = 0, 0
     while offset is not None:
         page = operator("template_list", limit=500, offset=offset)
-        assert size(page) <= 20_000 and page["templates"]
+        assert bytes_of(page) <= 20_000 and page["templates"]
         seen, offset = seen + len(page["templates"]), page["next_offset"]
     assert seen == 14
 
@@ -438,19 +439,20 @@ def whole(ask: Ask, template: str, field: str) -> str:
 
 
 def test_a_template_of_ten_thousand_tasks_is_applied(make_hub: Callable[..., Hub]) -> None:
-    hub = make_hub()
+    """So many in `make soak`: otherwise a thousand."""
+    hub, many = make_hub(), size(1_000, 10_000)
 
     def ask(tool: str, /, **arguments: Any) -> dict[str, Any]:
         return hub.call(tool, arguments, OPERATOR)
 
     tasks = [
-        task(f"{{{{x}}}}{n}", n // 100, depends_on=[f"{{{{x}}}}{n - 100}"] if n >= 100 else []) for n in range(10_000)
+        task(f"{{{{x}}}}{n}", n // 100, depends_on=[f"{{{{x}}}}{n - 100}"] if n >= 100 else []) for n in range(many)
     ]
     template = made(ask, *tasks)
-    assert size(ask("template_get", id=template)) < 30_000
+    assert bytes_of(ask("template_get", id=template)) < 30_000
     workflow = applied(ask, template, x="名")
     shown = ask("workflow_progress", workflow_id=workflow)
-    assert (shown["total_tasks"], shown["blocked_total"]) == (10_000, 9_900)
+    assert (shown["total_tasks"], shown["blocked_total"]) == (many, many - 100)
     again = ask("template_create", name="t", from_workflow_id=workflow)["id"]
     copy = applied(ask, again)
     columns = "name, description, sequence, place, dependency_count, waits_for, tail"

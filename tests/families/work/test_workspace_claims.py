@@ -16,6 +16,8 @@ from tests.families.work.halls import code_of, finish, newest, register, task
 from tests.families.work.repositories import Body, Site, Watch, edited
 from tests.outside.repos import change, commit, fingerprint, git
 
+pytestmark = pytest.mark.slow
+
 MakeHub = Callable[..., Hub]
 # What git answers is the same whatever the database is.
 on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -120,7 +122,7 @@ def test_a_claim_stands_when_no_worktree_can_be_made_and_says_why(site: Site, tm
 @on_sqlite
 def test_a_claim_is_told_in_time_when_git_is_slow_and_gets_its_worktree_later(site: Site, watch: Watch) -> None:
     workflow, tasks = site.workflow(auto_create_workspaces=True)
-    ada, stop = register(site.ask), Stop(4.0)
+    ada, stop = register(site.ask), Stop(2.0)
     watch.hold_at("worktree add")
     got = site.hub.call("task_claim", {"task_id": tasks["one"], "agent_id": ada}, OPERATOR, stop=stop)
     stop.check()  # it was early enough

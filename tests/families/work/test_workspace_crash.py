@@ -4,7 +4,6 @@ import fcntl
 import os
 import signal
 from collections.abc import Callable
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,15 @@ from crewhall.errors import TimedOut
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from tests.conftest import Clock, settings_for
-from tests.contract.writer import PATIENCE
+from tests.contract.writer import PATIENCE, SERVER
 from tests.families.work.claiming import pass_time
 from tests.families.work.halls import register
 from tests.families.work.repositories import Site, Watch, edited
 from tests.outside.repos import git, refs
 
+pytestmark = pytest.mark.slow
+
 Killed = Callable[..., None]
-SERVER = get_context("forkserver")  # imports everything once, and never has threads when it forks
-SERVER.set_forkserver_preload([__name__])
 MAKING = [  # (a) when the row is written, (b) when git is done and the row does not say so yet
     pytest.param("worktree add", False, id="before git"),
     pytest.param("worktree add", True, id="after git"),

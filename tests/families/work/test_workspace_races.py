@@ -18,6 +18,9 @@ from tests.families.work.claiming import happened, pass_time, rows
 from tests.families.work.halls import code_of, register
 from tests.families.work.repositories import Body, Site, Watch, at_once, edited
 from tests.outside.repos import change, commit, fingerprint, git, make_repository, refs
+from tests.sizes import size
+
+pytestmark = pytest.mark.slow
 
 MakeHub = Callable[..., Hub]
 WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
@@ -60,6 +63,7 @@ def thread(watch: Watch) -> Iterator[Callable[[Callable[[], Any]], "Future[Any]"
 # Twenty agents
 
 AGENTS = 20
+WORKERS = size(10, AGENTS)  # each makes, merges and removes a worktree, with dozens of processes
 LATER = "other worktrees are being made just now. Call task_claim again for yours."
 
 
@@ -92,27 +96,28 @@ def _kept(root: Path) -> tuple[Any, ...]:
 def test_twenty_workspaces_are_made_forecast_merged_and_removed_and_nothing_of_them_is_left(
     hub: Hub, tmp_path: Path, watch: Watch
 ) -> None:
+    """Twenty in `make soak`: otherwise ten."""
     root = tmp_path / "shop"
-    make_repository(root, files=2_000)
+    make_repository(root, files=size(200, 2_000))
     merging = _own_things(root)
     site, before = Site(hub, root), _kept(root)
     watch.forget()
-    agents = [register(site.ask, f"agent {number}") for number in range(AGENTS)]
-    workflow, tasks = site.workflow(*(f"task {number}" for number in range(AGENTS)), auto_create_workspaces=True)
+    agents = [register(site.ask, f"agent {number}") for number in range(WORKERS)]
+    workflow, tasks = site.workflow(*(f"task {number}" for number in range(WORKERS)), auto_create_workspaces=True)
     steps = [_claiming(site, task, agent) for task, agent in zip(tasks.values(), agents, strict=True)]
     claims = at_once(*steps)
     while any(claim["workspace"] is None for claim in claims):  # some worktrees at a time
         assert {claim["workspace_problem"] for claim in claims} <= {None, LATER}
         claims = [claim if claim["workspace"] else step() for claim, step in zip(claims, steps, strict=True)]
     places = dict(zip(tasks.values(), (claim["workspace"] for claim in claims), strict=True))
-    assert len({place["path"] for place in places.values()}) == len({one["id"] for one in places.values()}) == AGENTS
+    assert len({place["path"] for place in places.values()}) == len({one["id"] for one in places.values()}) == WORKERS
     assert sorted(site.worktrees()) == sorted([str(merging), str(root.with_name("mine")), *_paths(places)])
 
     for number, place in enumerate(places.values()):  # the last two are at the same line
-        edited(place, f"file-{100 + min(number, AGENTS - 2)}", f"task {number}", committed=number % 2 == 0)
+        edited(place, f"file-{100 + min(number, WORKERS - 2)}", f"task {number}", committed=number % 2 == 0)
     first, second = list(tasks.values())[-2:]
     (clash,) = site.ask("workspace_forecast", workflow_id=workflow)["conflicts"]
-    assert (set(clash["task_ids"]), clash["files"]) == ({first, second}, [f"file-{98 + AGENTS}"])
+    assert (set(clash["task_ids"]), clash["files"]) == ({first, second}, [f"file-{98 + WORKERS}"])
     for task, agent in zip((first, second), agents[-2:], strict=True):
         site.ask("task_release", task_id=task, agent_id=agent)
     free = site.ask("workflow_next_tasks", workflow_id=workflow)["tasks"]
@@ -124,7 +129,7 @@ def test_twenty_workspaces_are_made_forecast_merged_and_removed_and_nothing_of_t
     assert sorted(site.worktrees()) == sorted([str(merging), str(root.with_name("mine"))]) and not site.home.exists()
     assert _kept(root) == before
     assert not list((root / ".git").rglob("*.lock"))
-    assert len(watch.calls("worktree add")) == AGENTS
+    assert len(watch.calls("worktree add")) == WORKERS
     assert {one["status"] for one in site.listed(workflow, limit=100)} == {"merged"}
 
 

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from tests.families.work.claiming import broken, pass_time, rows
 from tests.families.work.halls import code_of, everything, newest, register
 from tests.families.work.repositories import Body, Site, Watch, edited
 from tests.outside.repos import commit, fingerprint, git, make_repository, refs
+
+pytestmark = pytest.mark.slow
 
 MakeHub = Callable[..., Hub]
 # What git does is the same whatever the database is.
@@ -137,12 +139,18 @@ def refused(site: Site, hub: Hub) -> Callable[..., str]:
     """The code with which a call is refused, after which hall, refs and worktrees are as before."""
 
     def check(tool: str, /, **given: Any) -> str:
-        before = everything(hub), refs(site.root), site.worktrees()
-        code = code_of(site.ask, tool, **given)
-        assert (everything(hub), refs(site.root), site.worktrees()) == before
+        (code,) = refusals(site, tool, [given])  # to its end: it looks at the hall after the call
         return code
 
     return check
+
+
+def refusals(site: Site, tool: str, calls: Iterable[Body]) -> Iterator[str]:
+    """The code with which each call is refused, after which hall, refs and worktrees are as before all of them."""
+    before = everything(site.hub), refs(site.root), site.worktrees()
+    for given in calls:
+        yield code_of(site.ask, tool, **given)
+        assert (everything(site.hub), refs(site.root), site.worktrees()) == before, given
 
 
 BAD: list[tuple[str, Body]] = [
@@ -182,9 +190,7 @@ BAD: list[tuple[str, Body]] = [
 ]
 
 
-def test_what_cannot_be_is_refused_and_leaves_no_row_no_branch_and_no_worktree(
-    site: Site, refused: Callable[..., str], tmp_path: Path
-) -> None:
+def test_what_cannot_be_is_refused_and_leaves_no_row_no_branch_and_no_worktree(site: Site, tmp_path: Path) -> None:
     places = _taken_places(site, tmp_path)
     workflow, tasks = site.workflow("one", "done")
     site.workspace(workflow, "used", path=str(tmp_path / "used"))
@@ -204,10 +210,10 @@ def test_what_cannot_be_is_refused_and_leaves_no_row_no_branch_and_no_worktree(
             return [meant(one) for one in value]
         return words.get(value, value).replace("ROOT", str(site.root)).replace("TMP", str(tmp_path))
 
-    for code, given in BAD:
-        told = {"workflow_id": workflow, "branch": "new", "task_ids": [tasks["one"]]} | given
-        told = {name: meant(value) for name, value in told.items()}
-        assert refused("workspace_create", **told) == code, given
+    told = [{"workflow_id": workflow, "branch": "new", "task_ids": [tasks["one"]]} | given for _, given in BAD]
+    calls = [{name: meant(value) for name, value in given.items()} for given in told]
+    for (code, given), met in zip(BAD, refusals(site, "workspace_create", calls), strict=True):
+        assert met == code, given
     assert site.ask("task_get", id=tasks["one"])["workspace_id"] is None
     assert {path: fingerprint(path) for path in places} == places and not site.home.exists()
 
@@ -422,11 +428,11 @@ def test_a_merged_workspace_is_gone_with_its_branch(site: Site) -> None:
     assert site.is_as_before()
 
 
-def test_what_is_no_end_of_a_workspace_is_refused(site: Site, refused: Callable[..., str]) -> None:
+def test_what_is_no_end_of_a_workspace_is_refused(site: Site) -> None:
     workflow, _ = site.workflow()
     live, over = (site.workspace(workflow, branch)["id"] for branch in ("a", "b"))
     site.end(over)
-    for code, given in (
+    bad: list[tuple[str, Body]] = [
         ("INVALID_INPUT", {"id": live}),
         ("INVALID_INPUT", {"id": live, "status": "merged"}),
         ("INVALID_INPUT", {"id": live, "merge_commit": "abcd"}),
@@ -439,8 +445,9 @@ def test_what_is_no_end_of_a_workspace_is_refused(site: Site, refused: Callable[
         ("INVALID_TRANSITION", {"id": over, "status": "merged", "merge_commit": "abcd"}),
         ("INVALID_TRANSITION", {"id": over, "status": "active"}),
         ("NOT_FOUND", {"id": "ws_none", "status": "abandoned"}),
-    ):
-        assert refused("workspace_update", **given) == code, given
+    ]
+    for (code, given), met in zip(bad, refusals(site, "workspace_update", (given for _, given in bad)), strict=True):
+        assert met == code, given
     assert site.end(live, "active")["worktree"] == "made", "to say what it is already changes nothing"
 
 
