@@ -102,6 +102,7 @@ def test_every_command_on_a_page_is_there_with_its_flags(page: Path) -> None:
             assert refused(words) is None, f"line {block.line}: {' '.join(words)}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "problem"),
     [

@@ -14,6 +14,8 @@ from tests.conftest import eventually
 from tools.npm import has
 from tools.whole import Refused, filling
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 FILLS = """
 import subprocess, sys, time

@@ -22,6 +22,8 @@ from tools.clients import surroundings
 from tools.npm import CLAUDE_CODE
 from tools.stubs.anthropic import Play, Use, plays
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "tutorial.md"
 FENCED = re.compile(r"^```sh *(?P<where>[^\n]*)\n(?P<commands>.*?)^```\n(\n```text\n(?P<text>.*?)^```\n)?", re.M | re.S)

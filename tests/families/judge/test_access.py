@@ -13,6 +13,8 @@ from tests.edges.ways import MODERN, by_mcp, by_rest, http, mcp
 from tests.families.judge.court import CONTRACT, Court
 from tests.families.work.claiming import rows
 
+pytestmark = pytest.mark.slow
+
 MENU = {
     "claude_judge_review",
     "claude_validate_proposal",

@@ -15,6 +15,8 @@ from tests.edges.program import PASSED_ON
 from tests.edges.ways import CREWHALL
 from tests.families.judge.court import CONTRACT, Court, command_for, rules
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.skipif(shutil.which("setpriv", path=os.defpath) is None, reason="it comes with util-linux")
 def test_a_command_that_is_ended_takes_its_cli_along(

@@ -16,6 +16,8 @@ from tests.edges.ways import META, MODERN
 from tests.edges.wire import http, mcp_headers
 from tests.families.judge.court import CONTRACT, FILES, Act, Court, Meanwhile, result, ruling
 
+pytestmark = pytest.mark.slow
+
 AT_MOST = 2.0  # seconds after which nothing of it may be left
 LATE = {f"_handoff/{name}": ruling("PASS") for name in FILES}
 SAID = result(ruling("PASS"))

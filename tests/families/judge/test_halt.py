@@ -12,6 +12,8 @@ from tests.families.judge.court import CONTRACT, Court, Meanwhile, on_both, rule
 from tests.families.work.claiming import broken, claim, happened, job, registered
 from tests.families.work.halls import WORDS
 
+pytestmark = pytest.mark.slow
+
 HALT = "CRITICAL_HALT"
 
 

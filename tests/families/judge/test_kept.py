@@ -14,6 +14,8 @@ from tests.conftest import Clock
 from tests.families.judge.court import CONTRACT, FILES, Court, on_both, rules, ruling, says
 from tests.outside.repos import commit, git
 
+pytestmark = pytest.mark.slow
+
 Change = Callable[[Path], object]
 
 

@@ -11,6 +11,8 @@ from crewhall.app import Stop
 from tests.families.judge.court import FILES, Court, rules, says
 from tests.outside.repos import commit, git
 
+pytestmark = pytest.mark.slow
+
 LONG = 200_000  # bytes, more than a prompt shows of a file
 NAMED = {
     "too long": (b"a" * LONG, b"b" * LONG),

@@ -11,6 +11,8 @@ from crewhall.app import Hub
 from tests.families.judge.court import CONTRACT, FILES, ISSUE, USAGE, Act, Court, result, rules, ruling, says
 from tests.families.judge.standin import VERSION
 
+pytestmark = pytest.mark.slow
+
 TOKENS = {"input_tokens": 1110, "output_tokens": 5}
 TOKEN = "ghp_" + "Ab1" * 12
 MESSAGES: list[dict[str, Any]] = [{"type": "system"}, {"type": "assistant", "result": ruling("FAIL")}]

@@ -13,6 +13,8 @@ from crewhall.identity import OPERATOR
 from tests.conftest import eventually
 from tests.families.judge.court import CONTRACT, FILES, SECRET, Court, Meanwhile, StandIn, rules, ruling, says
 
+pytestmark = pytest.mark.slow
+
 
 def ways_out(place: Path) -> list[str]:
     """Paths that lead to a file outside."""

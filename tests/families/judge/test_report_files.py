@@ -11,6 +11,8 @@ import pytest
 from tests.families.judge.court import FILES, Court, Meanwhile, rules
 from tests.outside.repos import fingerprint
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_directory_that_is_swapped_meanwhile_is_not_followed(court: Court, outside: Path) -> None:
     court.cli.plays(rules("FAIL", moves={"reports": "before"}, links={"reports": str(outside)}))

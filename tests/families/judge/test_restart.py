@@ -19,6 +19,8 @@ from tests.edges.program import Program, ask
 from tests.edges.wire import http
 from tests.families.judge.court import CONTRACT, FILES, Court, Meanwhile, StandIn, command_for, rules
 
+pytestmark = pytest.mark.slow
+
 TASK = {"task_id": "T-1", "specification": {"requirements": ["add"]}, "acceptance_criteria": ["it adds"]}
 
 

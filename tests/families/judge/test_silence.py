@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
@@ -14,7 +15,9 @@ from tests.edges.stdio import hall_of
 from tests.edges.ways import CREWHALL
 from tests.families.judge.court import CONTRACT, Court, rules
 
-SILENCE, REVIEW = 3.0, 8.0  # seconds
+pytestmark = pytest.mark.slow
+
+SILENCE, REVIEW = 1.5, 4.0  # seconds
 
 
 async def asked(client: Client, contract: str) -> tuple[dict[str, Any], list[str]]:
@@ -42,7 +45,7 @@ async def asked(client: Client, contract: str) -> tuple[dict[str, Any], list[str
 def test_a_long_review_is_not_dropped_by_bridge_or_by_http(
     courthouse: Callable[..., Live], court_in: Callable[..., Court]
 ) -> None:
-    live = courthouse(tool__progress="1s")
+    live = courthouse(tool__progress="300ms")
     near, far = court_in(live.hub, "near"), court_in(live.hub, "far")
     for court in (near, far):
         court.cli.plays(rules(waits=REVIEW))

@@ -10,6 +10,8 @@ from crewhall.app import Hub
 from tests.conftest import eventually
 from tests.families.judge.court import FILES, Court, Meanwhile, rules
 
+pytestmark = pytest.mark.slow
+
 CourtIn = Callable[..., Court]
 BEFORE = "in line, "
 

@@ -16,7 +16,7 @@ from tests.families.project.contexts import Context, asking, lines, reason
 from tests.families.work.repositories import Watch
 from tests.outside.repos import commit, git, make_repository
 
-pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+pytestmark = [pytest.mark.parametrize("database", ["sqlite"], indirect=True), pytest.mark.slow]
 ORDER = ["git", "tasks", "reservations", "changes", "commits", "instructions", "readme", "tree", "just"]
 ORDER += ["manifests", "containers"]
 

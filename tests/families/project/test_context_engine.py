@@ -25,6 +25,8 @@ from crewhall.tool import Family, Registry, Told
 from tests.conftest import eventually, settings_for
 from tests.families.project.contexts import asking, lines, reason
 
+pytestmark = pytest.mark.slow
+
 
 class Lab:
     """A hub whose sources a test makes up."""

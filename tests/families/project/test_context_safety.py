@@ -12,7 +12,7 @@ from crewhall.app import Hub
 from tests.families.project.contexts import asking, lines, reason
 from tests.outside.repos import change, commit, git, make_repository
 
-pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+pytestmark = [pytest.mark.parametrize("database", ["sqlite"], indirect=True), pytest.mark.slow]
 
 
 SAME_SIZE = "LINE 0"  # git must read the file to see that it is another than "line 0"

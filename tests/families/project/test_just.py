@@ -15,9 +15,11 @@ from crewhall.identity import OPERATOR
 from crewhall.outside.places import identity_of
 from tests.conftest import eventually
 from tests.outside.marks import with_variable
+from tests.sizes import size
 
-pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+pytestmark = [pytest.mark.parametrize("database", ["sqlite"], indirect=True), pytest.mark.slow]
 Run = Callable[..., dict[str, Any]]
+VAST = size(2**27, 2**30)  # bytes
 
 JUSTFILE = """
 x := "unset"
@@ -51,7 +53,7 @@ garbled:
 endless:
     @echo begun; touch begun; sleep 3600
 vast:
-    @echo first; yes | head -c 1G; echo last
+    @echo first; yes | head -c VAST; echo last
 edits:
     @printf 'other:\\n' > justfile; echo edited
 plain:
@@ -71,7 +73,7 @@ meets:
 def root(tmp_path: Path) -> Path:
     path = tmp_path / "shop"
     path.mkdir()
-    (path / "justfile").write_text(JUSTFILE)
+    (path / "justfile").write_text(JUSTFILE.replace("VAST", str(VAST)))
     (path / "tools.just").write_text("lint:\n    @echo linted\n")
     return path
 
@@ -221,14 +223,16 @@ def test_a_cancel_ends_all_of_it(run: Run, root: Path) -> None:
     assert caught
 
 
-def test_a_gibibyte_costs_no_memory_and_is_cut_in_the_middle(run: Run) -> None:
+def test_a_gibibyte_costs_no_memory_and_is_cut_in_the_middle(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So much in `make soak`: otherwise an eighth, which is more than memory may grow by, too."""
+    monkeypatch.setattr("crewhall.outside.run.NEWS", 0.05)
     told: list[tuple[float, str]] = []
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     answer = run("vast", progress=lambda done, total, message: told.append((done, message)))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000  # kB
     head, cut, tail = answer["output"].partition(f"\n[{answer['left_out_bytes']} bytes are left out here]\n")
     assert cut and head.startswith("first\ny\ny\n") and tail.endswith("y\ny\nlast\n")
-    assert len(head) + len(tail) + answer["left_out_bytes"] == 2**30 + len("first\nlast\n")
+    assert len(head) + len(tail) + answer["left_out_bytes"] == VAST + len("first\nlast\n")
     assert [done for done, _ in told] == sorted({done for done, _ in told}) and told[-1][1] == "y"
 
 

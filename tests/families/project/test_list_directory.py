@@ -16,7 +16,7 @@ from crewhall.identity import OPERATOR
 from crewhall.outside.places import identity_of
 from tests.outside.test_files import quick_place
 
-pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+pytestmark = [pytest.mark.parametrize("database", ["sqlite"], indirect=True), pytest.mark.slow]
 List = Callable[..., dict[str, Any]]
 WHO = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "protocol.file.allow=always")
 ODD = (

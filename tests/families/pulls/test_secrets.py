@@ -19,6 +19,8 @@ from crewhall.identity import operator_token
 from tests.families.pulls.conftest import BRANCH, PERSON, TOKENS, Both, Site, bridge, set_up
 from tests.families.work.halls import everything, sql
 
+pytestmark = pytest.mark.slow
+
 OWN = "own_T0kenOfTheClient"
 
 

@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from crewhall.families.pulls.journal import FORGET_MS, taken
 from crewhall.families.pulls.settle import settle_all
 from crewhall.store.transaction import Row
 from tests.conftest import Clock, eventually, settings_for
+from tests.contract.writer import SERVER
 from tests.families.pulls.conftest import (
     BRANCH,
     FILE,
@@ -32,8 +32,8 @@ from tests.families.pulls.conftest import (
 )
 from tests.families.work.claiming import pass_time
 
-SERVER = get_context("forkserver")  # imports everything once, and never has threads when it forks
-SERVER.set_forkserver_preload([__name__])
+pytestmark = pytest.mark.slow
+
 STEPS = {  # where the hub dies: the request is done, and nobody hears the answer
     "github": ["/git/trees$", "/git/refs$", "/pulls$", "/issues/1/labels$"],
     "gitea": ["/contents$", "/pulls$"],

@@ -15,6 +15,9 @@ from crewhall.families.pulls.settle import settle_all
 from crewhall.store.transaction import Row
 from tests.conftest import Clock, eventually
 from tests.families.pulls.conftest import BRANCH, FILE, PREFIX, Site, writes
+from tests.sizes import size
+
+pytestmark = pytest.mark.slow
 
 BINARY = {"path": "checks/binary.md", "content": "AAEC", "encoding": "base64"}
 FILES = [FILE, BINARY, {"path": "checks/disk.md", "content": "new\n", "action": "update"}]
@@ -227,7 +230,7 @@ PLACES = st.sampled_from(["/branches/", "/git/trees", "/git/refs", "/contents$",
 SEQUENCES = st.lists(st.tuples(PLACES, FAULTS, st.integers(1, 7), st.integers(0, 2)), max_size=4)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=size(6, 12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sequence=SEQUENCES, calls=st.integers(1, 3))
 def test_after_any_faults_each_branch_has_its_pull(
     site: Site, clock: Clock, sequence: list[tuple[str, dict[str, Any], int, int]], calls: int
