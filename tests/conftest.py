@@ -30,8 +30,10 @@ from tests.slowest import Slowest
 BOTH = ("sqlite", "postgres")
 os.environ["PATH"] += ":/usr/sbin:/sbin"  # where runuser is, and a plain `su` does not look
 gc.set_threshold(50_000)  # thousands of tests stay, and to look through them again and again is a tenth of their time
-# `nohup`, a shell's `&` and some CI runners ignore SIGINT, and every child inherits that: tests of Ctrl-C would hang.
+# `nohup`, a shell's `&` and some CI runners ignore these, and every child inherits that: tests of Ctrl-C would hang.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(number, signal.SIG_DFL)
 # The same verdict twice: `make soak` looks for new examples, and one that fails there becomes an @example.
 hypothesis.settings.register_profile("test", derandomize=True, database=None, deadline=None)
 hypothesis.settings.register_profile("soak", deadline=None, print_blob=True)
