@@ -1,7 +1,6 @@
-"""Commands and bridges in processes of their own that start at once: see tests/edges/prefork.py."""
+"""Bridges in processes of their own that start at once: see tests/edges/prefork.py."""
 
 import itertools
-import json
 import os
 import queue
 import subprocess
@@ -9,21 +8,10 @@ import threading
 from pathlib import Path
 from typing import IO, Any, cast
 
-from tests.conftest import Live
 from tests.edges.prefork import Process, prefork
-from tests.edges.program import PASSED_ON, Program
+from tests.edges.program import PASSED_ON
 from tests.edges.stdio import Stdio
-from tests.edges.ways import MODERN, announce, exit_code
-
-
-def by_process(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict[str, Any]:
-    """The command line as a process of its own, asking the running hub."""
-    program = Program(announce(live), {"CREWHALL_TOKEN": token})
-    words = ["--json", *live.hub.registry.find(tool).command, "--input", "-"]
-    done = program.run(*words, text=json.dumps(arguments))
-    body: dict[str, Any] = json.loads(done.out)
-    assert done.code == exit_code(tool, body), done.err
-    return body
+from tests.edges.ways import MODERN
 
 
 class Piped:

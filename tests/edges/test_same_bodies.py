@@ -8,7 +8,7 @@ import pytest
 from crewhall.identity import OPERATOR
 from tests.conftest import BOTH, Live
 from tests.edges.conftest import SharedHubs, newcomer
-from tests.edges.forked import Bridge, by_process
+from tests.edges.forked import Bridge
 from tests.edges.sse import Sse
 from tests.edges.stdio import hall_of
 from tests.edges.ways import WAYS, Way, by_get, mcp
@@ -86,7 +86,7 @@ def live(request: pytest.FixtureRequest, shared_hubs: SharedHubs) -> Live:
 @pytest.fixture(scope="module")
 def ways(shared_hubs: SharedHubs) -> Iterator[dict[str, Way]]:
     connected = Connected()
-    yield WAYS | {"cli": by_process} | {kind: connected.way(kind) for kind in LASTING}
+    yield WAYS | {kind: connected.way(kind) for kind in LASTING}
     connected.close()
 
 

@@ -158,6 +158,7 @@ class Telling:
     def __init__(self, live: Live, name: str, way: Way, turn: int = 0) -> None:
         self.live, self.way, self.turn = live, way, turn
         self.codes: set[str] = set()
+        self.tools_by_way: set[str] = set()
         crew = {
             who: live.hub.call("agent_register", {"name": who, "runtime": "codex"}, OPERATOR)["id"]
             for who in ("ada", "bob")
@@ -167,13 +168,17 @@ class Telling:
 
     def run(self) -> list[Any]:
         for number, (tool, arguments, code) in enumerate(SCRIPT):
-            way = self.way if self._takes_the_way(number, code) else directly
+            way: Way = directly
+            if self._takes_the_way(number, code):
+                way = self.way
+                self.tools_by_way.add(tool)
             body = way(self.live, tool, self._filled(arguments), self.live.token)
             assert body.get("code") == code, (tool, arguments, body)
             self._learn(tool, body)
             if tool == "template_list" and code is None:  # it counts those of the tellings before, too
                 body = {**body, "total": 1, "next_offset": None}
             self.bodies.append((tool, body))
+        assert self.tools_by_way == {tool for tool, _, _ in SCRIPT}, "every tool was called by this way"
         for who in ("ada", "bob"):  # a broadcast of the next one is not for them
             self.live.hub.call("agent_unregister", {"id": self.known[who]}, OPERATOR)
         return self._alike()

@@ -19,10 +19,10 @@ from crewhall.edges import door
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from tests.conftest import Clock, Live, settings_for
-from tests.edges.forked import Bridge, by_process
+from tests.edges.forked import Bridge
 from tests.edges.stdio import LEGACY, hall_of
 from tests.edges.story import Body, Story, sparingly
-from tests.edges.ways import MODERN, Way, by_mcp, by_rest, by_words, exit_code, in_words, run_here
+from tests.edges.ways import MODERN, Way, by_cli, by_mcp, by_rest, by_words, exit_code, in_words, run_here
 
 REQUESTS = {"mcp": by_mcp(MODERN), "mcp-2025": by_mcp(LEGACY), "rest": by_rest, "command line": by_words}
 
@@ -61,7 +61,7 @@ def test_a_seed_client_runs_a_workflow_over_the_bridge(bridge: Bridge, clock: Cl
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_a_seed_client_begins_a_workflow_with_commands_as_processes(held: Live, clock: Clock, tmp_path: Path) -> None:
-    story = Story(partial(asking, by_process, held), tmp_path / "shop", clock.advance)
+    story = Story(partial(asking, by_cli, held), tmp_path / "shop", clock.advance)
     story.crew()
     story.plan()
 

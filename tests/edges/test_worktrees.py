@@ -464,7 +464,7 @@ def test_a_hub_that_is_told_to_stop_lets_running_calls_answer(
     tmp_path: Path, trees: list[Path], first_port: int
 ) -> None:
     program = Program(tmp_path / "home", {"CREWHALL_PROJECT_PORT": str(first_port)})
-    (trees[0] / "justfile").write_text("slow:\n    @touch begun; sleep 0.5; echo done\n")
+    (trees[0] / "justfile").write_text("slow:\n    @touch begun; sleep 1; echo done\n")
     with program.up() as up:
         ask_up(up, "worktree/open", path=str(trees[0]))
         answers: list[Any] = []
