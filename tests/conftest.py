@@ -26,6 +26,7 @@ from crewhall.store.sql import Queries
 from crewhall.tool import Registry
 from tests.postgres import Cluster
 from tests.slowest import Slowest
+from tools.test import SLOW_ROOMS
 
 BOTH = ("sqlite", "postgres")
 os.environ["PATH"] += ":/usr/sbin:/sbin"  # where runuser is, and a plain `su` does not look
@@ -42,10 +43,6 @@ hypothesis.settings.load_profile("test")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Slowest())
-
-
-# Their tests run git, a hub or another program, or talk to a server.
-SLOW_ROOMS = ("client", "edges", "hosts", "outside")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -102,7 +102,6 @@ def test_every_command_on_a_page_is_there_with_its_flags(page: Path) -> None:
             assert refused(words) is None, f"line {block.line}: {' '.join(words)}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "problem"),
     [
@@ -120,6 +119,7 @@ def test_a_command_that_is_not_there_is_noticed(script: str, problem: str | None
     assert [refused(words) for words in commands_of(script)] == [problem]
 
 
+@pytest.mark.slow
 @each_noun
 def test_what_a_page_shows_really_happens(page: Path, tmp_path: Path) -> None:
     blocks = blocks_of(page.read_text())

@@ -330,6 +330,7 @@ def test_a_reading_client_gets_no_kept_answer(hub: Hub) -> None:
         add(hub, "k", OPERATOR.reading_only())
 
 
+@pytest.mark.slow
 @sqlite
 def test_one_key_through_every_way_is_one_agent(live: Live) -> None:
     bodies = {name: way(live, "agent_register", ADA | {KEY: "k"}, live.token) for name, way in WAYS.items()}

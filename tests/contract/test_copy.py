@@ -19,6 +19,8 @@ from crewhall.store.transaction import Store, Work
 from tests.conftest import BOTH, eventually
 from tests.contract.writer import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 QUERIES = """
 -- name: hall_facts
 -- The hall's facts, but its own.

@@ -96,6 +96,7 @@ def test_a_wait_ends_with_a_commit_of_the_same_process(store: Store) -> None:
     assert time.monotonic() - began_at < 10
 
 
+@pytest.mark.slow
 def test_a_wait_ends_with_a_commit_of_another_process_within_two_seconds(database: str, store: Store) -> None:
     if "://" in database:
         store.poll_seconds = 20  # so that it is the notification that wakes

@@ -19,6 +19,8 @@ from tests.contract.migrating import migrate_together, open_together
 from tests.contract.writer import PATIENCE, SERVER
 from tests.postgres import Cluster
 
+pytestmark = pytest.mark.slow
+
 QUERIES = """
 -- name: migrations
 -- The steps taken.

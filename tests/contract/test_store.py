@@ -231,6 +231,7 @@ def test_a_place_that_is_no_halls_file_is_refused_with_a_hint(tmp_path: Path, wh
     assert folder.stat().st_mode & 0o777 == 0o755
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listens", [False, True])
 def test_a_postgres_that_does_not_answer_is_unavailable_within_seconds(
     listens: bool, monkeypatch: pytest.MonkeyPatch

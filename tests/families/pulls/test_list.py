@@ -12,6 +12,8 @@ from crewhall.edges.pretend.faults import Fault, garbage, primary_limit, rate_li
 from tests.families.pulls.conftest import BRANCH, EVER, FILE, KINDS, TOKENS, Site, bridge, on_github, set_up
 from tests.sizes import size
 
+pytestmark = pytest.mark.slow
+
 APPROVED = {"github": "APPROVED", "gitea": "APPROVED"}
 REFUSED = {"github": "CHANGES_REQUESTED", "gitea": "REQUEST_CHANGES"}
 

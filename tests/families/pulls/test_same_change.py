@@ -12,6 +12,8 @@ from crewhall.errors import Failure
 from tests.conftest import Clock, eventually
 from tests.families.pulls.conftest import BRANCH, FILE, Site, on_both, on_github, together
 
+pytestmark = pytest.mark.slow
+
 OTHER = {**FILE, "path": "checks/other.md"}
 
 

@@ -16,6 +16,8 @@ from tests.conftest import Clock, settings_for
 from tests.families.work.halls import HOW, PLAN, Ask, finish, move, new_workflow, planned, register, task
 from tests.sizes import size
 
+pytestmark = pytest.mark.slow
+
 LIST_BYTES = 20_000
 WHOLE_BYTES = 60_000
 MANY = size(1_000, 10_000)

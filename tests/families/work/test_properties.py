@@ -324,6 +324,7 @@ def run(open_hub: Callable[[Clock], Hub], examples: int, steps: int) -> None:
     case().runTest()
 
 
+@pytest.mark.slow
 def test_whatever_agents_do_no_rule_of_the_hall_is_broken_on_sqlite(tmp_path: Path) -> None:
     numbers = iter(range(10**6))
 
