@@ -26,7 +26,7 @@ class SharedHubs:
         self._made: dict[tuple[Any, str], Any] = {}
 
     def find(self, name: Any, kind: str, **more: Any) -> Live:
-        """The hub of this name on this kind of database; the first who asks says what it is started with."""
+        """The hub of this name on this kind of database; the first caller sets how it is started."""
         if (name, kind) not in self._lives:
             self._lives[name, kind] = self._start(kind, **more)
         return self._lives[name, kind]

@@ -16,7 +16,7 @@ Serve = Callable[..., Live]
 WANTED = {"resourceSubscriptions": ["crewhall://agents", "crewhall://events"]}
 
 
-def _heard(client: Bridge) -> list[str]:
+def _messages(client: Bridge) -> list[str]:
     """The addresses of which the client was told, after the acknowledgement."""
     return [notice["params"]["uri"] for notice in client.notices[1:]]
 
@@ -31,7 +31,7 @@ def test_a_change_through_one_hub_is_heard_at_another(serve: Serve) -> None:
         before = len(client.notices)
         hub.call("agent_register", {"name": "ada", "runtime": "codex"}, OPERATOR)
         eventually(lambda before=before: len(client.notices) >= before + 2)  # type: ignore[misc]
-    assert set(_heard(client)) == {"crewhall://agents", "crewhall://events"}
+    assert set(_messages(client)) == {"crewhall://agents", "crewhall://events"}
     for notice in client.notices:
         assert notice["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == name
     client.close()
@@ -47,7 +47,7 @@ def test_only_what_was_asked_for_is_told(serve: Serve) -> None:
     live.hub.call("agent_register", {"name": "bob", "runtime": "codex"}, OPERATOR)
     live.hub.call("agent_update", {"id": agent, "status": "busy"}, OPERATOR)
     eventually(lambda: len(client.notices) == 2)
-    assert _heard(client) == [f"crewhall://agents/{agent}"]
+    assert _messages(client) == [f"crewhall://agents/{agent}"]
     client.close()
 
 
@@ -59,9 +59,9 @@ def test_a_cancelled_stream_ends_and_the_connection_goes_on(serve: Serve) -> Non
     client.notify("notifications/cancelled", requestId=name)
     assert client.count() == 0  # answered after the hub has read the cancellation
     live.hub.call("agent_register", {"name": "ada", "runtime": "codex"}, OPERATOR)
-    eventually(lambda: len(_heard(other)) == 2)
+    eventually(lambda: len(_messages(other)) == 2)
     assert client.count() == 1
-    assert _heard(client) == []
+    assert _messages(client) == []
     client.close()
     other.close()
 
