@@ -12,7 +12,7 @@ help:
 	@echo "make up           serve a hall: dashboard, MCP, REST (ARGS='--port 0')"
 	@echo "make test         every check and every test, on SQLite and PostgreSQL"
 	@echo "make check        lint, types and the quick tests: under a minute, after every change"
-	@echo "make soak         the tests at full size, fresh examples, interrupted set-ups: an hour"
+	@echo "make soak         the tests at full size, fresh examples, interrupted set-ups: takes long"
 	@echo "make lint         ruff, mypy, import-linter"
 	@echo "make bench        what a call costs against its floor"
 	@echo "make conformance  the MCP project's own suite against a hub (npm)"

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-class Refused(Exception):
-    """The installer gave up and left the directory as it was."""
+class Refused(SystemExit):
+    """The installer gave up and left the directory as it was. Uncaught, it ends the command with this message."""
 
 
 @contextmanager
