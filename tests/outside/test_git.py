@@ -55,6 +55,18 @@ def test_a_bare_repository_and_a_separate_git_directory_have_worktrees_too(
         assert [tree.is_main for tree in worktrees(each)] == [True, False]
 
 
+@pytest.mark.parametrize("name", ["two\nlines", "shop\ntrue\nfalse\n.git"])
+def test_a_path_that_breaks_over_lines_is_one_path(repo: Repository, tmp_path: Path, name: str) -> None:
+    """Git answers several questions at once, a line for each."""
+    (tmp_path / "odd").mkdir()
+    odd = tmp_path / "odd" / name
+    git(tmp_path, "clone", "-q", repo.root, str(odd))
+    found = opened(str(odd))
+    assert (found.root, found.git_dir) == (str(odd), str(odd / ".git"))
+    git(odd, "worktree", "add", "-q", "-b", "login", str(tmp_path / "linked"))
+    assert opened(str(tmp_path / "linked")) == found
+
+
 @pytest.mark.parametrize("shape", ["no repository", "no commit", "no directory", "a file"])
 def test_what_can_t_be_opened_is_refused(tmp_path: Path, no_own_settings: None, shape: str) -> None:
     path = tmp_path / "there"

@@ -27,6 +27,7 @@ from crewhall.outside.run import Ended, Stop, run
 LEAST_GIT = (2, 31)  # from which on it lists locks of worktrees, without which a half-made one looks like any other
 MOST_BYTES = 64_000_000  # of one answer of git
 LOCK_SECONDS = 120.0
+FACTS = ("--absolute-git-dir", "--is-inside-work-tree", "--is-bare-repository", "--git-common-dir")
 OWN_WAYS = {
     "core.fsmonitor": "false",
     "core.hooksPath": "/dev/null",
@@ -169,13 +170,20 @@ def opened(path: str, stop: Stop | None = None, seconds: float = 300.0) -> Repos
     git.
     """
     refuse_old_git(LEAST_GIT, "the hall")
-    git_dir = os.path.realpath(_asked(path, "--absolute-git-dir", stop))
-    common = os.path.realpath(os.path.join(path, _asked(path, "--git-common-dir", stop)))
+    absolute, is_inside, is_bare, shared = _facts(path, stop)
+    git_dir = os.path.realpath(absolute)
+    common = os.path.realpath(os.path.join(path, shared))
     own = common if _is_in(git_dir, common) else git_dir
     if _is_in(os.path.realpath(path), git_dir):  # no `.git` led here
         refuse_planted(own)
     repo = Repository(common, common, stop, seconds)
-    root = os.path.realpath(_top(path, stop) if git_dir == common else _main_root(repo))
+    if git_dir != common:
+        root = _main_root(repo)
+    elif is_inside == "true":
+        root = _asked(path, ["--show-toplevel"], stop)
+    else:
+        root = absolute if is_bare == "true" else os.path.dirname(absolute)
+    root = os.path.realpath(root)
     if root == common:
         refuse_planted(common)
     if repo.commit_of("HEAD") is None and not repo.text("for-each-ref", "--count=1"):
@@ -206,16 +214,14 @@ def _main_root(repo: Repository) -> str:
     return os.path.dirname(repo.git_dir) if around else repo.git_dir
 
 
-def _top(path: str, stop: Stop | None) -> str:
-    """The top of the main worktree, also from inside its git directory; of a bare repository, that directory."""
-    if _asked(path, "--is-inside-work-tree", stop) == "true":
-        return _asked(path, "--show-toplevel", stop)
-    git_dir = _asked(path, "--absolute-git-dir", stop)
-    return git_dir if _asked(path, "--is-bare-repository", stop) == "true" else os.path.dirname(git_dir)
+def _facts(path: str, stop: Stop | None) -> list[str]:
+    """Git's answers to FACTS: all at once, or one at a time if a path that breaks over lines makes those unclear."""
+    answers = _asked(path, FACTS, stop).split("\n")
+    return answers if len(answers) == len(FACTS) else [_asked(path, [question], stop) for question in FACTS]
 
 
-def _asked(path: str, question: str, stop: Stop | None) -> str:
-    ended = git(["rev-parse", question], cwd=path, stop=stop)
+def _asked(path: str, questions: Sequence[str], stop: Stop | None) -> str:
+    ended = git(["rev-parse", *questions], cwd=path, stop=stop)
     if ended.code != 0:
         raise refusal(
             ended, f"open {path}", "Name a directory in a git repository; `git init` and a first commit make one."
