@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.edges.prefork import environment as prefork_environment
 from tests.edges.program import PASSED_ON
 from tests.edges.ways import CREWHALL
 
@@ -85,7 +86,7 @@ def run(blocks: list[Block], where: Path, home: Path) -> list[Block]:
     ended = subprocess.run(
         ["bash", "-c", STRICT + "\n".join(steps)],
         cwd=where,
-        env=PASSED_ON | ways,
+        env=PASSED_ON | prefork_environment() | ways,
         stdin=subprocess.DEVNULL,
         timeout=SECONDS,
         check=False,

@@ -14,6 +14,7 @@ import pytest
 from tests.blocks import shows
 from tests.conftest import eventually
 from tests.edges.claude import use
+from tests.edges.prefork import environment as prefork_environment
 from tests.edges.terminal import Terminal
 from tests.edges.ways import CREWHALL
 from tests.npm import need
@@ -160,7 +161,7 @@ def person(tmp_path: Path) -> Iterator[Person]:
     port = free_port()
     with plays(agents) as url, ExitStack() as terminals:
         model = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none"}
-        around = surroundings(home) | model | {"MCP_SERVER_PORT": str(port), "LANG": "C.UTF-8"}
+        around = surroundings(home) | prefork_environment() | model | {"MCP_SERVER_PORT": str(port), "LANG": "C.UTF-8"}
         yield Person(home, port, around, terminals)
 
 

@@ -1,17 +1,11 @@
 """Bridges in processes of their own that start at once: see tests/edges/prefork.py."""
 
-import itertools
 import os
-import queue
 import subprocess
-import threading
-from pathlib import Path
 from typing import IO, Any, cast
 
 from tests.edges.prefork import Process, prefork
-from tests.edges.program import PASSED_ON
 from tests.edges.stdio import Stdio
-from tests.edges.ways import MODERN
 
 
 class Piped:
@@ -37,14 +31,5 @@ class Piped:
 class Bridge(Stdio):
     """A client whose bridge is forked: for tests of what goes through one, not of how it starts."""
 
-    def __init__(
-        self, home: Path, *words: str, version: str = MODERN, command: str = "mcp", **environment: str
-    ) -> None:
-        self.version = version
-        piped = Piped(["--home", str(home), command, *words], PASSED_ON | environment)
-        self.process = cast("subprocess.Popen[bytes]", piped)
-        self.notices = []
-        self._answers: dict[Any, queue.SimpleQueue[dict[str, Any]]] = {}
-        self._ids = itertools.count(1)
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+    def _start(self, words: list[str], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
+        return cast("subprocess.Popen[bytes]", Piped(words, environment))

@@ -1,12 +1,15 @@
 """
 Processes of crewhall that start at once: each is forked from a process that has imported all of it.
 
-    test ── words, environment, three files ──▶ this module's own process ── fork ──▶ `crewhall` with those words
-      ▲                                                  │
-      └──────────── its pid, later its exit code ────────┘
+    test ── words, environment, files ──▶ this module's own process ── fork ──▶ `crewhall` with those words
+      ▲                                                │
+      └────────── its pid, later its exit code ────────┘
 
-Such a process differs from a started one in two ways: nothing is left to import, and `ps` shows another command line.
-Tests of either start the real command.
+Each process has its own connection. It differs from a started one in three ways: its imports and the schemas of the
+tools are already there, `ps` shows another command line, and it ends without freeing its memory. Tests of those start
+the real command.
+
+With `environment()`, what a test's own processes start comes from here too: a hub of a bridge, the commands of a page.
 """
 
 import atexit
@@ -15,42 +18,54 @@ import gc
 import io
 import json
 import os
-import queue
 import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+HANDOVER = Path(__file__).with_name("handover")
+REAL = {"TEST_PREFORK": ""}  # after environment(): what is started is not forked
 LARGEST = 1 << 17  # a request: words and environment
 
 
 class Process:
     """A forked crewhall, as far as tests use a Popen."""
 
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
+    def __init__(self, connection: socket.socket) -> None:
+        self.pid = int(connection.recv(100))
         self.returncode: int | None = None
-        self.ended = threading.Event()
+        self._connection = connection
+        weakref.finalize(self, connection.close)
 
     def poll(self) -> int | None:
-        return self.returncode
+        return self._hear(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        if not self.ended.wait(timeout):
+        code = self._hear(timeout)
+        if code is None:
             raise subprocess.TimeoutExpired("crewhall", timeout or 0.0)
-        assert self.returncode is not None
+        return code
+
+    def _hear(self, seconds: float | None) -> int | None:
+        """Its exit code, if it comes in time. The message stays in place for other threads."""
+        listening = select.poll()
+        listening.register(self._connection, select.POLLIN)
+        if self.returncode is None and listening.poll(None if seconds is None else seconds * 1000):
+            self.returncode = int(self._connection.recv(100, socket.MSG_PEEK))
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        if not self.ended.is_set():
+        if self.poll() is None:
             os.kill(self.pid, number)
 
     def terminate(self) -> None:
@@ -68,27 +83,16 @@ class Done:
 
 
 class Prefork:
-    """The process that forks, and what became of its children."""
+    """The process that forks; it ends with this one."""
 
     def __init__(self) -> None:
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            words = [sys.executable, "-m", "tests.edges.prefork", str(theirs.fileno())]
-            self._server = subprocess.Popen(words, cwd=ROOT, pass_fds=[theirs.fileno()])
-        self._turn = threading.Lock()
-        self._started: queue.SimpleQueue[Process] = queue.SimpleQueue()
-        threading.Thread(target=self._hear, name="prefork", daemon=True).start()
-
-    def _hear(self) -> None:
-        processes: dict[int, Process] = {}
-        while message := self._control.recv(1000):
-            pid, code = json.loads(message)
-            if code is None:
-                processes[pid] = Process(pid)
-                self._started.put(processes[pid])
-            else:
-                processes[pid].returncode = code
-                processes.pop(pid).ended.set()
+        self._directory = TemporaryDirectory(prefix="prefork-")
+        self.address = f"{self._directory.name}/socket"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            listening.bind(self.address)
+            listening.listen(100)
+            words = [sys.executable, "-m", "tests.edges.prefork", str(listening.fileno())]
+            self._server = subprocess.Popen(words, cwd=ROOT, pass_fds=[listening.fileno()], stdin=subprocess.PIPE)
 
     def start(
         self,
@@ -99,13 +103,18 @@ class Prefork:
     ) -> Process:
         """`crewhall` with these words; `files` are its standard ones and what else it shall have, by their numbers."""
         request = {"words": list(words), "environment": dict(environment), "numbers": [0, 1, 2, *files[3:]], **more}
-        with self._turn:
-            socket.send_fds(self._control, [json.dumps(request).encode()], list(files))
-            return self._started.get(timeout=30)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.connect(self.address)
+        socket.send_fds(connection, [json.dumps(request).encode()], list(files))
+        return Process(connection)
 
     def run(self, words: Sequence[str], environment: Mapping[str, str], text: str = "") -> Done:
         """`crewhall` with these words, to its end."""
-        with TemporaryFile("w+") as into, TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+        with (
+            TemporaryFile("w+") as into,
+            TemporaryFile("w+") as out,
+            TemporaryFile("w+") as err,
+        ):
             into.write(text)
             into.seek(0)
             files = [into.fileno(), out.fileno(), err.fileno()]
@@ -119,8 +128,10 @@ class Prefork:
             return Done(code, out.read(), err.read())
 
     def close(self) -> None:
-        self._control.shutdown(socket.SHUT_RDWR)
+        assert self._server.stdin is not None
+        self._server.stdin.close()
         self._server.wait(10)
+        self._directory.cleanup()
 
 
 @functools.cache
@@ -131,41 +142,64 @@ def prefork() -> Prefork:
     return made
 
 
-def serve(control: socket.socket) -> None:
-    """Fork a child for each request, and tell of each child's end, until the tests are over."""
-    woken, wake = socket.socketpair()
-    for end in (woken, wake):
-        end.setblocking(False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-    while True:
-        ready, _, _ = select.select([control, woken], [], [])
-        if woken in ready:
-            woken.recv(4096)
-            _tell_ended(control)
-        if control in ready:
-            request, files, _, _ = socket.recv_fds(control, LARGEST, 16)
-            if not request:
+def environment() -> dict[str, str]:
+    """The variables by which commands and hubs that a process starts are forked too."""
+    path = [str(HANDOVER), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {"TEST_PREFORK": prefork().address, "PYTHONPATH": os.pathsep.join(path)}
+
+
+class Server:
+    """Forks a child for each request, and tells of the child's end."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._woken, self._wake = socket.socketpair()
+        for end in (self._woken, self._wake):
+            end.setblocking(False)
+        self._listening = listening
+        self._asking: set[socket.socket] = set()
+        self._waiting: dict[int, socket.socket] = {}
+
+    def serve(self) -> None:
+        """Until the tests are over."""
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
+        while True:
+            watched: list[Any] = [sys.stdin, self._listening, self._woken, *self._asking]
+            ready, _, _ = select.select(watched, [], [])
+            if sys.stdin in ready:
                 return
-            pid = os.fork()
-            if pid == 0:
-                for ours in (control, woken, wake):
-                    ours.close()
-                become(json.loads(request), files)
-            control.send(json.dumps([pid, None]).encode())
-            for file in files:
-                os.close(file)
+            if self._woken in ready:
+                self._woken.recv(4096)
+                self._tell_ends()
+            if self._listening in ready:
+                self._asking.add(self._listening.accept()[0])
+            for connection in self._asking & set(ready):
+                self._asking.remove(connection)
+                self._answer(connection)
 
-
-def _tell_ended(control: socket.socket) -> None:
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
+    def _answer(self, connection: socket.socket) -> None:
+        request, files, _, _ = socket.recv_fds(connection, LARGEST, 16)
+        if not request:
+            connection.close()
             return
+        pid = os.fork()
         if pid == 0:
-            return
-        control.send(json.dumps([pid, os.waitstatus_to_exitcode(status)]).encode())
+            for ours in (self._listening, self._woken, self._wake, connection, *self._asking, *self._waiting.values()):
+                ours.close()
+            become(json.loads(request), files)
+        self._waiting[pid] = connection
+        with suppress(OSError):
+            connection.send(str(pid).encode())
+        for file in files:
+            os.close(file)
+
+    def _tell_ends(self) -> None:
+        while self._waiting:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            with self._waiting.pop(pid) as connection, suppress(OSError):
+                connection.send(str(os.waitstatus_to_exitcode(status)).encode())
 
 
 def become(request: dict[str, Any], files: list[int]) -> None:
@@ -183,7 +217,21 @@ def become(request: dict[str, Any], files: list[int]) -> None:
     sys.argv = ["crewhall", *request["words"]]
     from crewhall.__main__ import main
 
-    sys.exit(main())
+    try:
+        code = main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    _end(code)
+
+
+def _end(code: int) -> None:
+    """End as Python does, but leave its memory alone: to free what is shared would copy all of it first."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _place(files: list[int], numbers: list[int]) -> None:
@@ -205,16 +253,15 @@ def _text(number: int, mode: str) -> Any:
 
 def main() -> None:
     import crewhall.edges.cli
-    import crewhall.edges.local
     import crewhall.edges.serve
     import crewhall.edges.standalone
     import crewhall.store.postgres  # noqa: F401
-    from crewhall.families.all import registry
+    from crewhall.edges.local import described_tools
 
-    registry()
+    described_tools()  # with the schemas of all tools, which each process would make
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    serve(socket.socket(fileno=int(sys.argv[1])))
+    Server(socket.socket(fileno=int(sys.argv[1]))).serve()
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from crewhall import config
 from crewhall.config import Settings
 from crewhall.edges import cli
 from tests.edges.prefork import Done, Process, prefork
+from tests.edges.prefork import environment as prefork_environment
 from tests.edges.ways import CREWHALL
 from tests.edges.wire import http
 
@@ -54,7 +55,7 @@ class Up:
 
 @dataclass
 class Program:
-    """crewhall in a hall of its own: forked (tests/edges/prefork.py), or with `real` the command itself."""
+    """crewhall in a hall of its own: forked, as is what it starts (tests/edges/prefork.py); with `real`, started."""
 
     home: Path
     environment: dict[str, str] = field(default_factory=dict)
@@ -70,7 +71,7 @@ class Program:
     def run(self, *words: str, text: str = "", **environment: str) -> Done:
         around = self._environment(environment)
         if not self.real:
-            return prefork().run(words, around, text)
+            return prefork().run(words, prefork_environment() | around, text)
         done = subprocess.run(
             [CREWHALL, *words], check=False, input=text, env=around, capture_output=True, text=True, timeout=40
         )
@@ -96,7 +97,8 @@ class Program:
         """A process with these as its standard input, output and error."""
         around = self._environment(environment)
         if not self.real:
-            return prefork().start(words, around, [file.fileno() for file in files], cwd=os.getcwd())
+            numbers = [file.fileno() for file in files]
+            return prefork().start(words, prefork_environment() | around, numbers, cwd=os.getcwd())
         into, out, err = files
         return subprocess.Popen([CREWHALL, *words], env=around, stdin=into, stdout=out, stderr=err, text=True)
 

@@ -18,6 +18,7 @@ from crewhall import config
 from crewhall.edges.meeting import Meeting
 from crewhall.edges.ways import hub_environment
 from tests.conftest import Live, eventually
+from tests.edges.prefork import environment as prefork_environment
 from tests.edges.prefork import prefork
 from tests.edges.program import PASSED_ON
 from tests.edges.ways import CREWHALL, META, MODERN
@@ -26,24 +27,31 @@ LEGACY = "2025-11-25"
 
 
 class Stdio:
-    """A client in one of the eras. Answers are sorted by id as they come; notifications are kept in order."""
+    """A client in one of the eras. Answers are sorted by id as they come; notifications are kept in order.
+
+    Its bridge is real. A hub that the bridge starts is forked (tests/edges/prefork.py), or real with **REAL.
+    """
 
     def __init__(
-        self, home: Path, *words: str, version: str = MODERN, command: str = "mcp", **environment: str
+        self,
+        home: Path,
+        *words: str,
+        version: str = MODERN,
+        command: str = "mcp",
+        **environment: str,
     ) -> None:
         self.version = version
-        self.process = subprocess.Popen(
-            [CREWHALL, "--home", str(home), command, *words],
-            env=PASSED_ON | environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        around = PASSED_ON | prefork_environment() | environment
+        self.process = self._start(["--home", str(home), command, *words], around)
         self.notices: list[dict[str, Any]] = []
         self._answers: dict[Any, queue.SimpleQueue[dict[str, Any]]] = {}
         self._ids = itertools.count(1)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    def _start(self, words: list[str], environment: dict[str, str]) -> "subprocess.Popen[bytes]":
+        pipe = subprocess.PIPE
+        return subprocess.Popen([CREWHALL, *words], env=environment, stdin=pipe, stdout=pipe, stderr=pipe)
 
     def _read(self) -> None:
         assert self.process.stdout is not None

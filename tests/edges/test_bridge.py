@@ -23,6 +23,8 @@ from crewhall.errors import InvalidInput
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Live, eventually
 from tests.edges.lab import Lab
+from tests.edges.prefork import REAL
+from tests.edges.prefork import environment as prefork_environment
 from tests.edges.program import PASSED_ON, Program
 from tests.edges.stdio import LEGACY, Stdio, bridges, end, hall_of, hubs, is_alive, the_hub, warm_bridges
 from tests.edges.ways import CREWHALL, MODERN
@@ -61,7 +63,7 @@ def python_path(first: Path) -> str:
 
 
 def test_a_bridge_starts_the_hub_that_it_needs_and_leaves_it_running(home: Path) -> None:
-    with bridges(home) as (client,):
+    with bridges(home, 1, **REAL) as (client,):
         assert hubs(home) == []
         assert client.call("agent_register", name="ada", runtime="codex")["name"] == "ada"
         pid = the_hub(home)
@@ -82,7 +84,7 @@ def test_both_eras_speak_through_it(served: Path, version: str) -> None:
 
 
 def test_twenty_bridges_at_once_start_one_hub(home: Path) -> None:
-    with bridges(home, 20) as clients:
+    with bridges(home, 20, **REAL) as clients:
         asked = [client.send("tools/call", name="agent_register", arguments=_me(n)) for n, client in enumerate(clients)]
         bodies = [
             client.answer(name)["result"]["structuredContent"] for client, name in zip(clients, asked, strict=True)
@@ -275,7 +277,7 @@ def test_families_and_profile_shorten_the_list(served: Path) -> None:
 
 def test_a_hub_that_cannot_start_is_told_with_its_reason(home: Path) -> None:
     (home / "hall.db").write_text("this is no database, and it is long enough to be taken for one " * 20)
-    with bridges(home) as (client,):
+    with bridges(home, 1, **REAL) as (client,):
         error = client.ask("tools/list")["error"]
         assert error["data"]["code"] == "UNAVAILABLE" and "cannot be opened" in error["message"]
         body = client.call("agent_list")
@@ -377,7 +379,7 @@ def test_a_hub_that_nobody_uses_ends_and_the_next_request_starts_another(home: P
 
 def test_a_hub_that_a_bridge_started_has_nothing_of_its_client(home: Path) -> None:
     secret = {"GITHUB_TOKEN": "ghp_secret", "CLAUDEOPS_TIER": "3", "CREWHALL_TOKEN": "", "CLAUDECODE": "1"}
-    with bridges(home, 1, **secret) as (client,):
+    with bridges(home, 1, **REAL, **secret) as (client,):
         client.ask("tools/list")
         environment = Path(f"/proc/{the_hub(home)}/environ").read_bytes()
         for name in secret:
@@ -555,7 +557,8 @@ def test_a_relative_home_is_the_one_in_the_clients_directory(tmp_path: Path, wor
     (home / "config.toml").write_text("[server]\nport = 0\n")
     question = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}) + "\n"
     with bridges(home, 0):
-        options: dict[str, Any] = {"cwd": tmp_path, "env": PASSED_ON | {"MCP_DATABASE_PATH": "my.db"}, "timeout": 60}
+        environment = PASSED_ON | prefork_environment() | {"MCP_DATABASE_PATH": "my.db"}
+        options: dict[str, Any] = {"cwd": tmp_path, "env": environment, "timeout": 60}
         done = subprocess.run([CREWHALL, *words], check=True, input=question, capture_output=True, text=True, **options)
         assert json.loads(done.stdout)["id"] == 1, done.stderr
         assert (tmp_path / "my.db").exists() and not (home / "mcp").exists() and not (home / "my.db").exists()

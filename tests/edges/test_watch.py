@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.edges.prefork import environment as prefork_environment
 from tests.edges.program import PASSED_ON, Program, ask
 from tests.edges.ways import CREWHALL
 
@@ -23,7 +24,10 @@ def watching(program: Program, *words: str, **environment: str) -> Iterator[Iter
     """The lines of `crewhall watch`, as they come; it is interrupted at the end, as by Ctrl-C."""
     command = [CREWHALL, "watch", *words]
     process = subprocess.Popen(
-        command, env=PASSED_ON | {"CREWHALL_HOME": str(program.home)} | environment, stdout=subprocess.PIPE, text=True
+        command,
+        env=PASSED_ON | prefork_environment() | {"CREWHALL_HOME": str(program.home)} | environment,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     try:
