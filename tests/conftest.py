@@ -36,7 +36,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 for number in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(number, signal.SIG_DFL)
 # The same verdict twice: `make soak` looks for new examples, and one that fails there becomes an @example.
-hypothesis.settings.register_profile("test", derandomize=True, database=None, deadline=None)
+hypothesis.settings.register_profile("test", derandomize=True, database=None, deadline=None, max_examples=50)
 hypothesis.settings.register_profile("soak", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("test")
 

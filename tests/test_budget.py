@@ -23,6 +23,7 @@ from crewhall.budget import (
     want,
 )
 from tests.outside.samples import prose, real_cost
+from tests.sizes import size
 
 WEIGHTS = {"a": 15, "b": 55, "c": 20, "d": 10}
 ANY = st.characters(exclude_categories=("Cs", "Cn"))
@@ -103,7 +104,7 @@ def test_a_text_is_cut_where_a_sentence_or_else_a_word_ends(text: str, most: int
     assert fit_text(text, most) == kept
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=size(50, 150), deadline=None)
 @given(TEXTS, st.integers(0, 400))
 def test_a_cut_text_is_a_beginning_that_fits_and_is_not_cut_for_nothing(text: str, most: int) -> None:
     kept = fit_text(text, most)
@@ -141,14 +142,14 @@ def test_what_is_longer_is_not_counted_to_its_end_and_what_fits_nearly_exactly()
     assert not fits("word " * 100_000, 1000) and not fits("x", 0) and not fits("x", -9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=size(30, 100), deadline=None)
 @given(TEXTS, st.integers(-3, 3))
 @example(":..::::::..::.:::.:::::::..:::" + "." * 95, 0)
 def test_a_value_fits_when_its_tokens_do(text: str, beside: int) -> None:
     assert fits({"k": text}, cost({"k": text}) + beside) == (beside >= 0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=size(50, 150), deadline=None)
 @given(VALUES, st.integers(0, 300))
 def test_what_is_kept_of_an_object_fits_and_is_of_the_same_make(value: Any, most: int) -> None:
     kept = fit_value(value, most)

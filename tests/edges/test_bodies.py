@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.conftest import Live, standing
 from tests.edges.wire import ERAS, JSON, assert_alive, http, mcp_headers, mcp_params, raw, refused
+from tests.sizes import size
 
 LIST = "/api/v1/agent/list"
 MIB = 1024 * 1024
@@ -222,7 +223,7 @@ BYTES = st.one_of(
 
 
 def test_no_bytes_end_the_hub(live: Live) -> None:
-    @settings(max_examples=200, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=size(70, 200), deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(BYTES)
     def send(data: bytes) -> None:
         assert not raw(live, data).startswith(b"HTTP/1.1 5"), data

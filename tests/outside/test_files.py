@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from crewhall.errors import Failure, InvalidInput, InvalidState, NotFound, PathOutsideRoot, Unavailable
 from crewhall.outside.files import DEEPEST, MOST_LINKS, opened, pieces
 from tests.outside.repos import unprivileged
+from tests.sizes import size
 
 INSIDE, SECRET = b"inside\n", b"secret\n"
 
@@ -332,7 +333,7 @@ PLACES = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
 TREES = st.lists(st.tuples(PLACES, st.one_of(st.none(), TARGETS)), max_size=8)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=size(40, 120), deadline=None)
 @given(tree=TREES, paths=st.lists(TARGETS, min_size=3, max_size=8))
 def test_whatever_links_there_are_what_is_opened_is_inside(
     tree: list[tuple[str, str | None]], paths: list[str]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from crewhall.outside import tokens
 from crewhall.outside.tokens import count
 from tests.outside.samples import SAMPLES, prose, real_count
+from tests.sizes import size
 
 RUNS = [
     "a",
@@ -46,7 +47,7 @@ TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=size(130, 400), deadline=None)
 @given(TEXTS)
 @example("")
 @example("<|endofprompt|>")
@@ -106,7 +107,7 @@ def test_what_is_remembered_is_bounded_and_gives_the_same_number_again() -> None
     assert tokens._short.cache_info().currsize <= tokens.REMEMBERED
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=size(30, 100), deadline=None)
 @given(st.lists(TEXTS, min_size=1, max_size=6))
 def test_a_long_text_in_json_has_as_many_although_its_lines_are_counted_one_by_one(lines: list[str]) -> None:
     text = json.dumps(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from crewhall.families.judge.model import FINDINGS, LETTERS, Audit, Decision, Ruling, Validation, Verdict
 from crewhall.families.judge.rules_answer import LONGEST, Unreadable, ruling_in
 from crewhall.outside.strict import strict_json
+from tests.sizes import size
 
 POINT = {"file": "a.py", "line": 2, "issue": "it subtracts"}
 PASS: dict[str, Any] = {"task_id": "T-1", "verdict": "PASS", "summary": "so", "blocking_issues": [], "suggestions": []}
@@ -204,7 +205,7 @@ PIECES = ["PASS", '"verdict": "PASS"', '"task_id": "T-1"', '"blocking_issues": [
 TEXT = st.lists(ATOM | st.sampled_from(PIECES) | st.text(max_size=4), max_size=9).map("".join)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=size(70, 200), deadline=None)
 @given(TEXT)
 def test_whatever_is_said_a_ruling_is_literally_in_it(text: str) -> None:
     try:
@@ -246,9 +247,9 @@ def test_nothing_but_a_whole_pass_is_a_pass(told: dict[str, Any]) -> None:
 def test_a_megabyte_of_braces_is_refused_as_quickly_as_half_of_it() -> None:
     for unit in ('{"a":', "{ ", "{x", "[{", '{"', "{}", "\\{\n"):
         times = []
-        for size in (LONGEST // 2, LONGEST):
+        for length in (LONGEST // 2, LONGEST):
             began = time.process_time()
-            assert why((unit * size)[:size])
+            assert why((unit * length)[:length])
             times.append(time.process_time() - began)
         assert times[1] < 3.2 * times[0] + 0.2, unit
 

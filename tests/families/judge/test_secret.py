@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crewhall.families.judge.rules_secret import TOKENS, without_secrets
+from tests.sizes import size
 
 
 def mixed(letters: int) -> str:
@@ -215,7 +216,7 @@ PIECES += ["password", "=", ": ", '"', "'", "\n", " ", "Bearer ", "://a:", "@", 
 PIECES += ["[secret: ", "\u2028", "\ud800", "é", "_", "\\n"]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=size(30, 100), deadline=None)
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=9), max_size=8).map("".join))
 def test_whatever_the_text_lines_stay_and_twice_is_as_once(text: str) -> None:
     shown = without_secrets(text)

@@ -23,6 +23,7 @@ from crewhall.families.pulls.rules_change import (
     tier_told,
 )
 from tests.outside.repos import git
+from tests.sizes import size
 
 # Names of branches
 
@@ -51,7 +52,7 @@ def test_titles_without_plain_letters_are_told_apart() -> None:
     assert len(names) == 4 and all(re.fullmatch(r"change-[0-9a-f]{8}", name) for name in names)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=size(70, 200), deadline=None)
 @given(st.text(max_size=80) | st.text(alphabet="ab -2", min_size=45, max_size=60))
 def test_a_slug_is_short_plain_and_its_own_slug(title: str) -> None:
     found = slug(title)
@@ -68,7 +69,7 @@ def test_a_change_has_the_seeds_branch_and_further_ones_a_number() -> None:
 titles = st.text(alphabet="ab -21", max_size=54) | st.text(max_size=10)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=size(70, 200), deadline=None)
 @given(titles, st.lists(st.integers(1, 120), unique=True, max_size=8))
 @example("a" * 48 + "-2", [1, 2])
 def test_every_number_has_a_name_of_its_own_that_is_known_again(title: str, numbers: list[int]) -> None:
@@ -92,7 +93,7 @@ def is_branch(where: Path, name: str) -> bool:
 ODD = ["a", "Z9", "é", "-", ".", "/", "@", "{", "..", ".lock", "~", "^", ":", "?", "*", "[", "\\", " ", "\x7f", "HEAD"]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=size(40, 120), deadline=None)
 @given(
     prefix=st.lists(st.sampled_from(ODD), max_size=4).map("".join), change_type=st.sampled_from(get_args(ChangeType))
 )
@@ -193,7 +194,7 @@ few = st.text(alphabet="a1:-", max_size=3)
 lists = st.lists(st.tuples(few, few, few.map(str.encode)), max_size=3)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=size(70, 200), deadline=None)
 @given(st.none() | few, lists, st.none() | few, lists)
 def test_two_changes_have_one_digest_exactly_when_they_are_the_same_in_any_order(
     base: str | None, files: list[tuple[str, str, bytes]], other: str | None, others: list[tuple[str, str, bytes]]

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from crewhall.errors import InvalidInput
 from crewhall.families.pulls.rules_remote import Remote, is_at, read_remote, refuse_names, web_address
+from tests.sizes import size
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ PIECES = ["https://", "ssh://", "file://", "git", "github.com", "@", ":", "/", "
 pieces = st.lists(st.sampled_from([*PIECES, "#", "::", "%40", " ", "\0", "é", "[::1]"]), max_size=9).map("".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=size(100, 300), deadline=None)
 @given(pieces | st.text(max_size=30))
 def test_any_text_is_a_remote_of_plain_names_or_is_refused(url: str) -> None:
     try:
@@ -167,7 +168,7 @@ def test_any_text_is_a_remote_of_plain_names_or_is_refused(url: str) -> None:
     assert is_at(remote, f"http://{remote.host}{remote.prefix}") and not is_at(remote, f"http://x{remote.host}")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=size(100, 300), deadline=None)
 @given(st.sampled_from(["https://", "HTTP://", "ssh://", "", "ftp://", "https:/"]), pieces, pieces, pieces)
 @example("https://", "", "é", "github.com/o/r")
 @example("", "", "https://", "")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from crewhall.errors import Forbidden, InvalidInput
 from crewhall.families.pulls.rules_scope import refuse_clashing, refuse_out_of_scope
+from tests.sizes import size
 
 DENY = ("prompts/*.md", "CLAUDE.md", "entrypoint.sh", "*.yaml", "*.yml", "Dockerfile*", "*.go", "*.env*")
 ALLOW = (
@@ -239,7 +240,7 @@ PIECES = ["checks", "playbooks", ".claude-ops", "skills", "/", "/", "..", ".", "
 PIECES += ["~", "C:", "%2e", ".git", " ", "\u0435", "\u200b", "\uff0e", "\uff0f", "é", "e\u0301", "Checks"]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=size(100, 300), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=7).map("".join) | st.sampled_from(ALLOW) | st.text(max_size=12))
 def test_what_passes_means_itself_and_lies_directly_in_an_allowed_directory(path: str) -> None:
     if decided(path) != "fine":
@@ -261,7 +262,7 @@ def fits(pattern: str, path: str) -> bool:
 names = st.lists(st.text(alphabet="abé", min_size=1, max_size=5), min_size=1, max_size=3).map("/".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=size(100, 300), deadline=None)
 @given(st.text(alphabet="ab/é*?", max_size=9), names)
 def test_a_pattern_allows_exactly_what_it_fits(pattern: str, path: str) -> None:
     assert decided(path, (), (pattern,)) == ("fine" if fits(pattern, path) else "out of place")
@@ -286,7 +287,7 @@ def test_paths_that_cannot_be_side_by_side_are_refused_together(paths: list[str]
         assert refused.value.message == message
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=size(70, 200), deadline=None)
 @given(st.lists(st.lists(st.sampled_from(["a", "A", "b", "b-"]), min_size=1, max_size=3).map("/".join), max_size=5))
 def test_paths_clash_exactly_when_two_of_them_do(paths: list[str]) -> None:
     low = [path.lower() + "/" for path in paths]

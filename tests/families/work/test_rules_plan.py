@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from crewhall.errors import InvalidInput
 from crewhall.families.work.rules_plan import MINUTES, NAMED, Step, refuse_misnamed, standings
+from tests.sizes import size
 
 FOR_EVER = "these tasks would wait for each other for ever: "
 
@@ -152,7 +153,7 @@ def test_a_cycle_by_lower_sequences_over_several_gates_is_refused() -> None:
 
 
 @given(graphs(any_way=True))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=size(70, 200), deadline=None)
 def test_exactly_what_can_never_be_finished_is_refused_and_the_path_is_real(steps: list[Step]) -> None:
     waiting = blockers(steps)
     can_be_done = len(finishing_order(waiting)) == len(waiting)
@@ -197,7 +198,7 @@ def test_a_cycle_of_ten_thousand_tasks_is_named_in_short() -> None:
 
 
 @given(graphs())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=size(100, 300), deadline=None)
 def test_standings_are_those_of_a_slow_and_simple_count(steps: list[Step]) -> None:
     waiting = blockers(steps)
     if len(finishing_order(waiting)) < len(waiting):
