@@ -34,7 +34,7 @@ def home(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("count", [8, 32])
 def test_many_bridges_write_at_once_and_each_write_is_there_once(home: Path, count: int) -> None:
     with warm_bridges(home, count) as clients, ThreadPoolExecutor(count) as threads:
-        paths = [[f"/bridge/{n}/{step}" for step in range(size(400, full=6400) // count)] for n in range(count)]
+        paths = [[f"/bridge/{n}/{step}" for step in range(size(200, full=6400) // count)] for n in range(count)]
         refused = list(threads.map(_write_all, clients, paths))
         assert refused == [[]] * count
         assert _repositories(clients[0]) == sorted(path for some in paths for path in some)

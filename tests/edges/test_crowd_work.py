@@ -15,7 +15,7 @@ from tests.edges.program import Program
 from tests.edges.stdio import Stdio, end_hubs, hubs, warm_bridges
 from tests.sizes import size
 
-EACH = size(25, full=200)
+EACH = size(15, full=200)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def _assert_sent(database: str, clients: list[Client]) -> None:
 
 
 AGENTS = size(8, full=32)
-TASKS = size(160, full=2000)
+TASKS = size(80, full=2000)
 WIDTH = TASKS // 20
 
 
