@@ -1,5 +1,5 @@
 """
-Run the tests in two processes, with their files in memory, and no skips where we may install what they need.
+Run the tests in three processes, with their files in memory, and no skips where we may install what they need.
 
     python -m tools.test [WORDS]      all of them, or pytest with these words
     python -m tools.test --quick      without PostgreSQL, npm, a browser and other programs: `make check`
@@ -17,9 +17,9 @@ from pathlib import Path
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps files in memory
 ROOM = 4 << 30  # twice what a run takes
-BOTH_CORES = ["-n", "2", "--dist", "worksteal"]
+WORKERS = ["-n", "3", "--dist", "worksteal"]  # on two cores: while one waits, two compute
 # At full size, a test takes its time.
-SOAK = [*BOTH_CORES, "--hypothesis-profile=soak", "--timeout=1000", "-o", "faulthandler_timeout=1200"]
+SOAK = [*WORKERS, "--hypothesis-profile=soak", "--timeout=1000", "-o", "faulthandler_timeout=1200"]
 ROUNDS = 5
 SLOW_ROOMS = ("client", "edges", "hosts", "outside")  # their tests run git, a hub or another program
 
@@ -65,10 +65,12 @@ def no_skips() -> dict[str, str]:
 
 def main(words: list[str]) -> int:
     if words == ["--quick"]:
-        return run([*BOTH_CORES, "-m", "not slow", *(f"--ignore=tests/{room}" for room in SLOW_ROOMS)])
+        return run(
+            ["-n", "2", "--dist", "worksteal", "-m", "not slow", *(f"--ignore=tests/{room}" for room in SLOW_ROOMS)]
+        )
     if words == ["--soak"]:
         return soak()
-    return run(words or BOTH_CORES, **no_skips())
+    return run(words or WORKERS, **no_skips())
 
 
 if __name__ == "__main__":
