@@ -211,11 +211,18 @@ def the_hub(home: Path) -> int:
 
 def is_alive(pid: int) -> bool:
     """Whether any thread of a process still runs; a leader may be dead before the others let go of its files."""
-    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
-        with suppress(OSError):
-            if stat.read_text().rpartition(")")[2].split()[0] not in "ZX":
-                return True
-    return False
+    return any(state not in "ZX" for state in thread_states(pid))
+
+
+def thread_states(pid: int) -> list[str]:
+    """The state of each thread of a process, as the kernel letters it: S sleeps, Z is dead; none if it is gone."""
+    states = []
+    with suppress(OSError):  # it may go while we look
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError):
+                stat = Path(f"/proc/{pid}/task/{thread}/stat").read_text()
+                states.append(stat.rpartition(")")[2].split()[0])
+    return states
 
 
 def end(pid: int, number: int) -> None:

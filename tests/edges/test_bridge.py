@@ -26,7 +26,7 @@ from tests.edges.lab import Lab
 from tests.edges.prefork import REAL
 from tests.edges.prefork import environment as prefork_environment
 from tests.edges.program import PASSED_ON, Program
-from tests.edges.stdio import LEGACY, Stdio, bridges, end, hall_of, hubs, is_alive, the_hub, warm_bridges
+from tests.edges.stdio import LEGACY, Stdio, bridges, end, hall_of, hubs, is_alive, the_hub, thread_states, warm_bridges
 from tests.edges.ways import CREWHALL, MODERN
 
 
@@ -123,7 +123,7 @@ def test_a_call_that_was_with_a_dying_hub_may_have_happened(home: Path) -> None:
         os.kill(pid, signal.SIGSTOP)
         called = _register(client, 1)
         listed = client.send("tools/list")
-        eventually(lambda: _is_read(client))
+        eventually(lambda: _has_passed_on(client))
         os.kill(pid, signal.SIGKILL)
         result = client.answer(called)["result"]
         body = result["structuredContent"]
@@ -132,10 +132,11 @@ def test_a_call_that_was_with_a_dying_hub_may_have_happened(home: Path) -> None:
         assert client.answer(listed)["result"]["tools"], "what changes nothing is asked again"
 
 
-def _is_read(client: Stdio) -> bool:
-    """Whether the bridge has taken all that its client wrote: it waits in poll, and its input is empty."""
+def _has_passed_on(client: Stdio) -> bool:
+    """Whether the bridge has sent on all that its client wrote: its input is empty, and then it waits again."""
     assert client.process.stdin is not None
-    return _pending(client.process.stdin.fileno()) == b"\0\0\0\0"
+    is_empty = _pending(client.process.stdin.fileno()) == b"\0\0\0\0"
+    return is_empty and set(thread_states(client.process.pid)) == {"S"}
 
 
 def _pending(descriptor: int) -> bytes:
@@ -342,7 +343,7 @@ def test_a_cancelled_request_is_not_answered_even_by_a_dying_hub(home: Path) -> 
         os.kill(pid, signal.SIGSTOP)
         called = _register(client, 1)
         client.notify("notifications/cancelled", requestId=called)
-        eventually(lambda: _is_read(client))
+        eventually(lambda: _has_passed_on(client))
         end(pid, signal.SIGKILL)
         assert client.count() == 0
         assert not client.has_answer(called)
