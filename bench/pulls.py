@@ -21,8 +21,8 @@ import httpx2
 
 from crewhall import config
 from crewhall.app import Hub
-from crewhall.edges.pretend.gitea import Gitea
-from crewhall.edges.pretend.github import GitHub
+from crewhall.fakehosts.gitea import Gitea
+from crewhall.fakehosts.github import GitHub
 from crewhall.families.all import registry
 from crewhall.identity import Actor
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from crewhall.edges.pretend.github import GitHub
+from crewhall.fakehosts.github import GitHub
 
 TOKEN = "ghp_theHubsOwnTokenForGitHub"
 FILES = [{"path": "checks/b.md", "content": "# B\n", "action": "create"}]

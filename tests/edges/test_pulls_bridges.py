@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from crewhall.edges.pretend.faults import Fault
-from crewhall.edges.pretend.gitea import Gitea
-from crewhall.edges.pretend.github import GitHub
+from crewhall.fakehosts.faults import Fault
+from crewhall.fakehosts.gitea import Gitea
+from crewhall.fakehosts.github import GitHub
 from crewhall.families.pulls.family import pulls
 from tests.conftest import Agent, Live
 from tests.edges.forked import Bridge

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from crewhall.edges.pretend.faults import Fault
-from crewhall.edges.pretend.github import GitHub
+from crewhall.fakehosts.faults import Fault
+from crewhall.fakehosts.github import GitHub
 from crewhall.families.all import registry
 from tests.conftest import Agent, Live
 from tests.edges.forked import Bridge

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from crewhall.app import Stop
-from crewhall.edges.pretend import faults
-from crewhall.edges.pretend.faults import Fault
-from crewhall.edges.pretend.gitea import Gitea as PretendedGitea
-from crewhall.edges.pretend.github import GitHub as PretendedGitHub
-from crewhall.edges.pretend.host import Exchange, Limit
-from crewhall.edges.pretend.host import Host as PretendedHost
 from crewhall.errors import Failure
+from crewhall.fakehosts import faults
+from crewhall.fakehosts.faults import Fault
+from crewhall.fakehosts.gitea import Gitea as PretendedGitea
+from crewhall.fakehosts.github import GitHub as PretendedGitHub
+from crewhall.fakehosts.host import Exchange, Limit
+from crewhall.fakehosts.host import Host as PretendedHost
 from crewhall.outside.hosting import gitea as gitea_module
 from crewhall.outside.hosting import github as github_module
 from crewhall.outside.hosting.host import Host

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 import jsonschema_rs
 import pytest
 
-from crewhall.edges.pretend.host import Exchange
+from crewhall.fakehosts.host import Exchange
 
 HostName = Literal["github", "gitea"]
 Schema = dict[str, Any]

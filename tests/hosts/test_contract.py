@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crewhall.edges.pretend import faults
-from crewhall.edges.pretend.faults import Fault
+from crewhall.fakehosts import faults
+from crewhall.fakehosts.faults import Fault
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.model import FileChange, Head, Repository
 from tests.hosts.conftest import (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from crewhall.edges.pretend import faults
-from crewhall.edges.pretend.faults import Fault
+from crewhall.fakehosts import faults
+from crewhall.fakehosts.faults import Fault
 from crewhall.outside.hosting import gitea as gitea_module
 from crewhall.outside.hosting import github as github_module
 from crewhall.outside.hosting.host import Host

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crewhall.edges.pretend import faults
-from crewhall.edges.pretend.faults import Fault
 from crewhall.errors import Failure
+from crewhall.fakehosts import faults
+from crewhall.fakehosts.faults import Fault
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.wire import ATTEMPTS
 from tests.hosts.conftest import BRANCH, FILES, HERE, NAMES, Place, changing, create, delete, failure_of, update

@@ -12,12 +12,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from crewhall.edges.pretend import faults
-from crewhall.edges.pretend.faults import Fault
-from crewhall.edges.pretend.gitea import Gitea
-from crewhall.edges.pretend.github import GitHub
-from crewhall.edges.pretend.host import Exchange, Host, Limit
-from crewhall.edges.pretend.state import Repository
+from crewhall.fakehosts import faults
+from crewhall.fakehosts.faults import Fault
+from crewhall.fakehosts.gitea import Gitea
+from crewhall.fakehosts.github import GitHub
+from crewhall.fakehosts.host import Exchange, Host, Limit
+from crewhall.fakehosts.state import Repository
 from tests.hosts.descriptions import HostName, need_descriptions, problems
 from tests.outside.repos import git
 

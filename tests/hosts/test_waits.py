@@ -8,9 +8,9 @@ from time import time
 import pytest
 
 from crewhall.app import Stop
-from crewhall.edges.pretend import faults
-from crewhall.edges.pretend.faults import Fault
 from crewhall.errors import Failure
+from crewhall.fakehosts import faults
+from crewhall.fakehosts.faults import Fault
 from crewhall.outside.hosting import wire
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.wire import ATTEMPTS

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from crewhall.edges.pretend.faults import Fault, rate_limited
 from crewhall.errors import Failure
+from crewhall.fakehosts.faults import Fault, rate_limited
 from crewhall.outside.hosting import wire
 from crewhall.outside.hosting.answers import Answer, has_more
 from crewhall.outside.hosting.host import Host

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from crewhall.app import NOWHERE, Hub, Origin, Progress, Stop
-from crewhall.edges.pretend.faults import Fault
-from crewhall.edges.pretend.gitea import Gitea
-from crewhall.edges.pretend.github import GitHub
-from crewhall.edges.pretend.host import Exchange
-from crewhall.edges.pretend.state import Repository
 from crewhall.errors import Failure
+from crewhall.fakehosts.faults import Fault
+from crewhall.fakehosts.gitea import Gitea
+from crewhall.fakehosts.github import GitHub
+from crewhall.fakehosts.host import Exchange
+from crewhall.fakehosts.state import Repository
 from crewhall.families.all import registry
 from crewhall.identity import Actor
 from crewhall.store.transaction import Row

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crewhall.app import Hub
-from crewhall.edges.pretend.faults import Fault, garbage, primary_limit, rate_limited
+from crewhall.fakehosts.faults import Fault, garbage, primary_limit, rate_limited
 from tests.families.pulls.conftest import BRANCH, EVER, FILE, KINDS, TOKENS, Site, bridge, on_github, set_up
 from tests.sizes import size
 

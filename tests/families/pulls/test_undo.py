@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crewhall.app import Stop, Tick
-from crewhall.edges.pretend.host import Exchange
 from crewhall.errors import Failure
+from crewhall.fakehosts.host import Exchange
 from crewhall.families.pulls.settle import settle_all
 from crewhall.store.transaction import Row
 from tests.conftest import Clock, eventually

@@ -7,12 +7,12 @@ A pretended GitHub, as its Enterprise Server is: the API below /api/v3, pages be
 
 import time
 
-from crewhall.edges.pretend.github_base import HOUR, REQUESTS, Base
-from crewhall.edges.pretend.github_git import git
-from crewhall.edges.pretend.github_pulls import talk
-from crewhall.edges.pretend.routes import Routes
-from crewhall.edges.pretend.server import Answer, Ask
-from crewhall.edges.pretend.state import Repository
+from crewhall.fakehosts.github_base import HOUR, REQUESTS, Base
+from crewhall.fakehosts.github_git import git
+from crewhall.fakehosts.github_pulls import talk
+from crewhall.fakehosts.routes import Routes
+from crewhall.fakehosts.server import Answer, Ask
+from crewhall.fakehosts.state import Repository
 
 top, below = Routes(), Routes()
 

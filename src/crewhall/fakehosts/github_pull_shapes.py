@@ -2,9 +2,9 @@
 
 from urllib.parse import quote
 
-from crewhall.edges.pretend.github_shapes import GitShapes, Shape, links, node
-from crewhall.edges.pretend.records import Change, Check, Issue, Label, Pull, Review
-from crewhall.edges.pretend.state import Repository
+from crewhall.fakehosts.github_shapes import GitShapes, Shape, links, node
+from crewhall.fakehosts.records import Change, Check, Issue, Label, Pull, Review
+from crewhall.fakehosts.state import Repository
 
 PULL_LINKS = "html issue comments commits review_comments review_comment statuses"
 NOTHING = "assignee auto_merge milestone active_lock_reason"

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from crewhall.edges.pretend.gitea_shapes import Shapes
-from crewhall.edges.pretend.host import Host, Limit
-from crewhall.edges.pretend.records import Refusal
-from crewhall.edges.pretend.server import Answer, Ask
-from crewhall.edges.pretend.state import Repository
+from crewhall.fakehosts.gitea_shapes import Shapes
+from crewhall.fakehosts.host import Host, Limit
+from crewhall.fakehosts.records import Refusal
+from crewhall.fakehosts.server import Answer, Ask
+from crewhall.fakehosts.state import Repository
 
 
 class Base(Host):

@@ -1,10 +1,10 @@
 """GitHub's pulls, their checks, labels and issues."""
 
-from crewhall.edges.pretend.github_base import Base, created, invalid
-from crewhall.edges.pretend.records import Check, Issue, Pull, Refusal
-from crewhall.edges.pretend.routes import Routes
-from crewhall.edges.pretend.server import Answer, Ask
-from crewhall.edges.pretend.state import Repository
+from crewhall.fakehosts.github_base import Base, created, invalid
+from crewhall.fakehosts.records import Check, Issue, Pull, Refusal
+from crewhall.fakehosts.routes import Routes
+from crewhall.fakehosts.server import Answer, Ask
+from crewhall.fakehosts.state import Repository
 
 talk = Routes()
 

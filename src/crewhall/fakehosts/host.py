@@ -15,12 +15,12 @@ from http import HTTPStatus
 from typing import Any, ClassVar, Self
 from urllib.parse import unquote, urlencode
 
-from crewhall.edges.pretend.faults import Fault, Faults
-from crewhall.edges.pretend.objects import FILE, Entry
-from crewhall.edges.pretend.records import Refusal
-from crewhall.edges.pretend.routes import Repositories, Routes
-from crewhall.edges.pretend.server import Answer, Ask, Broken, Server
-from crewhall.edges.pretend.state import Repository
+from crewhall.fakehosts.faults import Fault, Faults
+from crewhall.fakehosts.objects import FILE, Entry
+from crewhall.fakehosts.records import Refusal
+from crewhall.fakehosts.routes import Repositories, Routes
+from crewhall.fakehosts.server import Answer, Ask, Broken, Server
+from crewhall.fakehosts.state import Repository
 
 REPOSITORY = re.compile(r"/repos/([^/]+)/([^/]+)(/.*)?|/repositories/(\d+)(/.*)?")
 

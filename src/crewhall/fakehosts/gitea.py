@@ -5,12 +5,12 @@ A pretended Gitea (Forgejo is alike): the API below /api/v1, pages below the sam
         host.add_repository("octo", "ops", files={"README.md": b"Hello"})
 """
 
-from crewhall.edges.pretend.gitea_base import Base
-from crewhall.edges.pretend.gitea_git import git
-from crewhall.edges.pretend.gitea_pulls import talk
-from crewhall.edges.pretend.routes import Routes
-from crewhall.edges.pretend.server import Answer, Ask
-from crewhall.edges.pretend.state import Repository
+from crewhall.fakehosts.gitea_base import Base
+from crewhall.fakehosts.gitea_git import git
+from crewhall.fakehosts.gitea_pulls import talk
+from crewhall.fakehosts.routes import Routes
+from crewhall.fakehosts.server import Answer, Ask
+from crewhall.fakehosts.state import Repository
 
 top, below = Routes(), Routes()
 

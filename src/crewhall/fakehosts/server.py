@@ -13,7 +13,7 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from crewhall.edges.pretend.records import Refusal
+from crewhall.fakehosts.records import Refusal
 
 
 @dataclass(frozen=True)

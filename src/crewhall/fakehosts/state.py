@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from crewhall.edges.pretend.objects import FILE, Commit, Entry, Objects, Person
-from crewhall.edges.pretend.records import Change, Check, Issue, Label, Pull, Refusal, Review
+from crewhall.fakehosts.objects import FILE, Commit, Entry, Objects, Person
+from crewhall.fakehosts.records import Change, Check, Issue, Label, Pull, Refusal, Review
 
 T = TypeVar("T")
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable
 from urllib.parse import unquote
 
-from crewhall.edges.pretend.records import Refusal
-from crewhall.edges.pretend.server import Answer
-from crewhall.edges.pretend.state import Repository
+from crewhall.fakehosts.records import Refusal
+from crewhall.fakehosts.server import Answer
+from crewhall.fakehosts.state import Repository
 
 Route = Callable[..., Answer]  # of the host, the repository where it is below one, the request, and parts of the path
 

@@ -4,13 +4,13 @@ import base64
 import binascii
 from typing import Any
 
-from crewhall.edges.pretend.github_base import Base, created, invalid
-from crewhall.edges.pretend.github_shapes import person
-from crewhall.edges.pretend.objects import FILE, FOLDER, Entry
-from crewhall.edges.pretend.records import Refusal
-from crewhall.edges.pretend.routes import Routes
-from crewhall.edges.pretend.server import Answer, Ask
-from crewhall.edges.pretend.state import Repository
+from crewhall.fakehosts.github_base import Base, created, invalid
+from crewhall.fakehosts.github_shapes import person
+from crewhall.fakehosts.objects import FILE, FOLDER, Entry
+from crewhall.fakehosts.records import Refusal
+from crewhall.fakehosts.routes import Routes
+from crewhall.fakehosts.server import Answer, Ask
+from crewhall.fakehosts.state import Repository
 
 git = Routes()
 

@@ -4,8 +4,8 @@ import base64
 from typing import Any
 from urllib.parse import quote
 
-from crewhall.edges.pretend.objects import Commit, Entry, Person
-from crewhall.edges.pretend.state import Repository
+from crewhall.fakehosts.objects import Commit, Entry, Person
+from crewhall.fakehosts.state import Repository
 
 Shape = dict[str, Any]
 USER_LINKS = "events followers following gists organizations received_events repos starred subscriptions"  # …_url

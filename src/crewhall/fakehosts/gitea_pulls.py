@@ -2,11 +2,11 @@
 
 import re
 
-from crewhall.edges.pretend.gitea_base import Base, sha_of
-from crewhall.edges.pretend.records import Issue, Label, Pull, Refusal
-from crewhall.edges.pretend.routes import Routes
-from crewhall.edges.pretend.server import Answer, Ask
-from crewhall.edges.pretend.state import Repository
+from crewhall.fakehosts.gitea_base import Base, sha_of
+from crewhall.fakehosts.records import Issue, Label, Pull, Refusal
+from crewhall.fakehosts.routes import Routes
+from crewhall.fakehosts.server import Answer, Ask
+from crewhall.fakehosts.state import Repository
 
 WORST = ("error", "failure", "warning", "pending", "success", "skipped")
 talk = Routes()

@@ -4,11 +4,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from crewhall.edges.pretend.github_pull_shapes import Shapes
-from crewhall.edges.pretend.host import Host, Limit
-from crewhall.edges.pretend.records import Refusal
-from crewhall.edges.pretend.server import Answer, Ask
-from crewhall.edges.pretend.state import Repository
+from crewhall.fakehosts.github_pull_shapes import Shapes
+from crewhall.fakehosts.host import Host, Limit
+from crewhall.fakehosts.records import Refusal
+from crewhall.fakehosts.server import Answer, Ask
+from crewhall.fakehosts.state import Repository
 
 HOUR, REQUESTS = 3600, 5000
 

@@ -4,9 +4,9 @@ import base64
 from typing import Any
 from urllib.parse import quote
 
-from crewhall.edges.pretend.objects import Commit, Entry
-from crewhall.edges.pretend.records import Change, Check, Issue, Label, Pull, Review
-from crewhall.edges.pretend.state import Repository
+from crewhall.fakehosts.objects import Commit, Entry
+from crewhall.fakehosts.records import Change, Check, Issue, Label, Pull, Review
+from crewhall.fakehosts.state import Repository
 
 Shape = dict[str, Any]
 STATUS = {"added": "added", "modified": "changed", "removed": "deleted"}

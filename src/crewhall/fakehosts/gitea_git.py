@@ -4,12 +4,12 @@ import base64
 import binascii
 from typing import Any
 
-from crewhall.edges.pretend.gitea_base import Base, sha_of
-from crewhall.edges.pretend.objects import FILE, Entry, Person
-from crewhall.edges.pretend.records import Refusal
-from crewhall.edges.pretend.routes import Routes
-from crewhall.edges.pretend.server import Answer, Ask
-from crewhall.edges.pretend.state import Repository
+from crewhall.fakehosts.gitea_base import Base, sha_of
+from crewhall.fakehosts.objects import FILE, Entry, Person
+from crewhall.fakehosts.records import Refusal
+from crewhall.fakehosts.routes import Routes
+from crewhall.fakehosts.server import Answer, Ask
+from crewhall.fakehosts.state import Repository
 
 SHOWN_FILES = 30  # that the answer to a change of files has at the most
 git = Routes()
