@@ -13,10 +13,10 @@ import pytest
 
 from crewhall.config import load
 from crewhall.edges import cli
-from crewhall.edges.clients.kept import change
-from crewhall.edges.clients.known import CLIENTS, Way
 from crewhall.edges.local import call_here
 from crewhall.errors import Conflict
+from crewhall.outside.clients.catalog import CLIENTS, Way
+from crewhall.outside.clients.settings_file import change
 from tests.blocks import blocks_of, run, shows
 from tests.conftest import Live, eventually
 from tests.edges.prefork import Done

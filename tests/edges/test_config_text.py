@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crewhall.edges.clients import jsonc, toml
-from crewhall.edges.clients.jsonc_read import COMMA, COMMENT, EXTRAS, MARK, TOKEN, parse
 from crewhall.errors import InvalidInput
+from crewhall.outside.clients import jsonc, toml
+from crewhall.outside.clients.jsonc_read import COMMA, COMMENT, EXTRAS, MARK, TOKEN, parse
 
 AT = ("mcpServers", "crewhall")
 ENTRY = {"command": "/bin/crewhall", "args": ["mcp"]}

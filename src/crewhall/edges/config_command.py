@@ -9,12 +9,12 @@ from typing import Any
 
 from crewhall.config import Settings, from_environment
 from crewhall.edges.ask import Hall
-from crewhall.edges.clients.kept import Change
-from crewhall.edges.clients.known import CLIENTS, Way, merged
-from crewhall.edges.clients.place import Place, find, is_ours, unread
 from crewhall.edges.clients.ways_in import by_bridge, by_url, by_worktree
 from crewhall.edges.clients.words import USAGE, Wanted, understood
 from crewhall.errors import Conflict, InvalidInput
+from crewhall.outside.clients.catalog import CLIENTS, Way, merged
+from crewhall.outside.clients.entry import Place, find, is_ours, unread
+from crewhall.outside.clients.settings_file import Change
 from crewhall.outside.places import place_of
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from crewhall.config import BY_KEY, Settings
 from crewhall.edges.ask import Hall
-from crewhall.edges.clients.known import Way
 from crewhall.errors import Unavailable, every_failure
+from crewhall.outside.clients.catalog import Way
 
 HALLS = ("database.path", "database.url")  # which hall it is, besides its directory
 

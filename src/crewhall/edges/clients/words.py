@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from crewhall.edges.clients.known import CLIENTS, Client
 from crewhall.errors import InvalidInput, NotFound
+from crewhall.outside.clients.catalog import CLIENTS, Client
 from crewhall.outside.places import working_tree
 
 USAGE = f"""\

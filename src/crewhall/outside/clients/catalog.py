@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crewhall.edges.clients.jsonc_read import COMMENT, EXTRAS, MARK
+from crewhall.outside.clients.jsonc_read import COMMENT, EXTRAS, MARK
 
 Entry = dict[str, Any]
 Keys = tuple[str, ...]

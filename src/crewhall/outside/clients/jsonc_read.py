@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from crewhall.edges.clients.broken import broken
 from crewhall.errors import InvalidInput
+from crewhall.outside.clients.broken import broken
 
 TOKEN = re.compile(
     r"""(?P<gap>[ \t\r\n]+)

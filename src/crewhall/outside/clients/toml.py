@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from crewhall.edges.clients.broken import broken
 from crewhall.errors import InvalidInput
+from crewhall.outside.clients.broken import broken
 
 PART = re.compile(
     r"""\#[^\n]*

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from crewhall.edges.clients import jsonc, toml
-from crewhall.edges.clients.jsonc_read import parse
-from crewhall.edges.clients.kept import Change, change, text_of
-from crewhall.edges.clients.known import Client, Entry, Keys
 from crewhall.errors import InvalidInput
+from crewhall.outside.clients import jsonc, toml
+from crewhall.outside.clients.catalog import Client, Entry, Keys
+from crewhall.outside.clients.jsonc_read import parse
+from crewhall.outside.clients.settings_file import Change, change, text_of
 from crewhall.outside.places import repository_root
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")

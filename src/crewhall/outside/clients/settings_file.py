@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from crewhall.edges.clients.broken import broken
 from crewhall.errors import Conflict, InvalidInput
+from crewhall.outside.clients.broken import broken
 
 TRIES = 5
 OTHERS = 0o077  # what a file's mode lets anybody but its owner do
