@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from crewhall.app import Hub
-from crewhall.edges.cli import BRIDGES, OWN, split_flags
+from crewhall.edges.cli.arguments import arguments_of
+from crewhall.edges.cli.main import BRIDGES, OWN, split_flags
 from crewhall.edges.notices import Notice
 from crewhall.edges.rest import described
-from crewhall.edges.words import arguments_of
 from crewhall.fakehosts.github import GitHub
 from crewhall.families.all import registry
 from tests.blocks import Block, blocks_of, commands_of, run, shows

@@ -26,7 +26,7 @@ def run() -> int:
         from crewhall.edges.bridge_command import main as bridge
 
         return bridge(words)
-    from crewhall.edges.cli import main as command_line
+    from crewhall.edges.cli.main import main as command_line
 
     return command_line()
 

@@ -252,11 +252,11 @@ def _text(number: int, mode: str) -> Any:
 
 
 def main() -> None:
-    import crewhall.edges.cli
+    import crewhall.edges.cli.main
     import crewhall.edges.serve
     import crewhall.edges.standalone
     import crewhall.store.postgres  # noqa: F401
-    from crewhall.edges.local import described_tools
+    from crewhall.edges.cli.in_process import described_tools
 
     described_tools()  # with the schemas of all tools, which each process would make
     gc.freeze()

@@ -17,7 +17,7 @@ import pytest
 
 from crewhall import config
 from crewhall.config import Settings
-from crewhall.edges import cli
+from crewhall.edges.cli import main
 from tests.edges.prefork import Done, Process, prefork
 from tests.edges.prefork import environment as prefork_environment
 from tests.edges.ways import CREWHALL
@@ -89,7 +89,7 @@ class Program:
                 patch.delenv(name)
             for name, value in self._environment(environment).items():
                 patch.setenv(name, value)
-            return Done(cli.run(list(words)), out.getvalue(), err.getvalue())
+            return Done(main.run(list(words)), out.getvalue(), err.getvalue())
 
     def _start(
         self, words: Sequence[str], environment: dict[str, str], *files: IO[str]

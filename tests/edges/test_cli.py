@@ -215,7 +215,7 @@ def test_an_empty_list_is_shown_as_one(served: Program) -> None:
 
 
 def test_the_command_line_starts_without_the_heavy_imports() -> None:
-    code = "import sys, crewhall.edges.cli; print(*sys.modules)"
+    code = "import sys, crewhall.edges.cli.main; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert not {"mcp", "pydantic", "starlette", "uvicorn", "pysqlite3", "asyncio"} & set(done.stdout.split())
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from crewhall.config import load
-from crewhall.edges import cli
-from crewhall.edges.local import call_here
+from crewhall.edges.cli import main
+from crewhall.edges.cli.in_process import call_here
 from crewhall.errors import Conflict
 from crewhall.outside.clients.catalog import CLIENTS, Way
 from crewhall.outside.clients.settings_file import change
@@ -45,7 +45,7 @@ class Lab:
     capture: pytest.CaptureFixture[str]
 
     def config(self, words: str, *, exit_code: int = 0) -> Done:
-        code = cli.run(["config", *shlex.split(words)])
+        code = main.run(["config", *shlex.split(words)])
         done = Done(code, *self.capture.readouterr())
         assert code == exit_code, done
         return done
@@ -162,7 +162,7 @@ def test_the_bridge_finds_this_hall_again(lab: Lab, monkeypatch: pytest.MonkeyPa
     entry = json.loads(lab.config("--client gemini --profile worker --families work").out)["mcpServers"]["crewhall"]
     assert entry["args"] == ["mcp", "--families", "work", "--profile", "worker"]
     assert entry["env"] == {"CREWHALL_DATABASE_PATH": f"{lab.home}/my.db"}
-    assert cli.run(["--home", str(lab.home / "a"), "config", "--client", "gemini"]) == 0
+    assert main.run(["--home", str(lab.home / "a"), "config", "--client", "gemini"]) == 0
     assert f'"--home",\n        "{lab.home}/a"' in lab.capture.readouterr().out
 
 
@@ -529,10 +529,10 @@ def test_words_that_say_nothing_are_refused(lab: Lab, words: str, wrong: str) ->
 
 def test_help_is_of_several_lines_and_a_program_gets_facts(lab: Lab) -> None:
     for words in (["config", "--help"], ["help", "config"], ["-h", "config", "--client", "codex"]):
-        assert cli.run(words) == 0
+        assert main.run(words) == 0
         shown = lab.capture.readouterr().out
         assert shown.count("\n") > 15 and all(client in shown for client in CLIENTS)
-    assert cli.run(["--json", "config", "--client", "codex", "--write", "--agent", "ada"]) == 0
+    assert main.run(["--json", "config", "--client", "codex", "--write", "--agent", "ada"]) == 0
     facts = json.loads(lab.capture.readouterr().out)
     (agent,) = lab.hall("agent_list")["agents"]
     file = str(lab.home / ".codex/config.toml")

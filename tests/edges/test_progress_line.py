@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from crewhall.edges.ask import Hall
-from crewhall.edges.progress_line import EVERY, fitting
+from crewhall.edges.cli.hall_client import Hall
+from crewhall.edges.cli.progress_line import EVERY, fitting
 from crewhall.errors import Unavailable
 from tests.conftest import eventually
 from tests.edges.program import PASSED_ON, Program, Up

@@ -9,9 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from crewhall.edges.selftest import Compared, compare, shown
-from crewhall.edges.selftest_clients import Pair
-from crewhall.edges.throwaway import within
+from crewhall.edges.cli.selftest import Compared, compare, shown
+from crewhall.edges.cli.selftest_clients import Pair
+from crewhall.edges.cli.throwaway import within
 from tests.edges.program import PASSED_ON, Program
 from tests.edges.test_cli import assert_error, body
 from tests.edges.ways import CREWHALL

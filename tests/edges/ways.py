@@ -14,8 +14,8 @@ import httpx2
 import pytest
 from mcp.shared.inbound import encode_header_value
 
-from crewhall.edges import cli
-from crewhall.edges.cli import RULED_NO
+from crewhall.edges.cli import main
+from crewhall.edges.cli.main import RULED_NO
 from crewhall.errors import every_failure
 from tests.conftest import Live
 from tests.edges.prefork import prefork
@@ -152,7 +152,7 @@ def run_here(words: list[str], **environment: str) -> tuple[int, str]:
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out):
         for name, value in environment.items():
             patch.setenv(name, value)
-        return cli.run(words), out.getvalue()
+        return main.run(words), out.getvalue()
 
 
 Way = Callable[[Live, str, dict[str, Any], str], dict[str, Any]]

@@ -16,11 +16,11 @@ from starlette.routing import Route
 
 from crewhall import __version__
 from crewhall.app import Origin
+from crewhall.edges.cli.arguments import typed
 from crewhall.edges.door import Door
 from crewhall.edges.guard import credentials, refusal
 from crewhall.edges.meeting import directory_told, told_variables
 from crewhall.edges.reply import EVENTS, reply
-from crewhall.edges.words import typed
 from crewhall.errors import Failure, InvalidInput, NotFound, every_failure
 from crewhall.identity import Actor
 from crewhall.tool import Registry, Tool

@@ -1,4 +1,4 @@
-"""What the command line does in its own process, when no hub is there to ask. Imports everything; see cli.py."""
+"""What the command line does in its own process, when no hub is there to ask. Imports everything; see main.py."""
 
 import os
 import threading

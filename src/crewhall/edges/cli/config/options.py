@@ -123,7 +123,7 @@ def _directory(path: str) -> Path:
 
 def _worktree(path: str) -> Path:
     """As _directory, for one that is to be served. Raises InvalidInput for one that is too wide, too."""
-    from crewhall.serving import refuse_unfit  # noqa: PLC0415 - it brings the store along
+    from crewhall.serving import refuse_unfit
 
     directory = _directory(path)
     refuse_unfit(str(directory))

@@ -5,8 +5,8 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 from crewhall.app import Hub
-from crewhall.edges.ask import Hall
-from crewhall.edges.clients.ways_in import called
+from crewhall.edges.cli.config.ways_in import called
+from crewhall.edges.cli.hall_client import Hall
 from crewhall.errors import Conflict, Unauthorized
 from crewhall.families.all import registry
 from crewhall.identity import Credentials

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from crewhall.config import Settings, from_environment
-from crewhall.edges.ask import Hall
-from crewhall.edges.clients.ways_in import by_bridge, by_url, by_worktree
-from crewhall.edges.clients.words import USAGE, Wanted, understood
+from crewhall.edges.cli.config.options import USAGE, Wanted, understood
+from crewhall.edges.cli.config.ways_in import by_bridge, by_url, by_worktree
+from crewhall.edges.cli.hall_client import Hall
 from crewhall.errors import Conflict, InvalidInput
 from crewhall.outside.clients.catalog import CLIENTS, Way, merged
 from crewhall.outside.clients.entry import Place, find, is_ours, unread
@@ -129,7 +129,7 @@ def _guest(wanted: Wanted, hall: Hall, way: Way, old: dict[str, Any] | None) -> 
     agent = wanted.of("--agent")
     if agent is None:
         return Guest(way)
-    from crewhall.edges.clients.token import grant  # noqa: PLC0415 - it opens the hall, which takes a second to import
+    from crewhall.edges.cli.config.token import grant
 
     held = wanted.client.token(old) if old else None
     granted = grant(hall, agent, wanted.of("--role"), wanted.client.runtime, held)
@@ -143,9 +143,9 @@ def _guest(wanted: Wanted, hall: Hall, way: Way, old: dict[str, Any] | None) -> 
 def _way(wanted: Wanted, hall: Hall) -> Way:
     families, profile = wanted.of("--families"), wanted.of("--profile")
     if families or profile:
-        from crewhall.edges.caller import caller  # noqa: PLC0415 - as above
-        from crewhall.families.all import registry  # noqa: PLC0415
-        from crewhall.identity import OPERATOR  # noqa: PLC0415
+        from crewhall.edges.caller import caller
+        from crewhall.families.all import registry
+        from crewhall.identity import OPERATOR
 
         caller(registry(), OPERATOR, families or "", profile, edge="cli")  # which refuses what there is not
     if not wanted.has("--url"):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crewhall.config import BY_KEY, Settings
-from crewhall.edges.ask import Hall
+from crewhall.edges.cli.hall_client import Hall
 from crewhall.errors import Unavailable, every_failure
 from crewhall.outside.clients.catalog import Way
 
@@ -76,7 +76,7 @@ def _absolute(place: str) -> str:
 
 
 def _settled_url(settings: Settings) -> str:
-    from crewhall.edges.pages import url_of  # noqa: PLC0415 - a web framework, for one line
+    from crewhall.edges.pages import url_of
 
     if not settings["server.port"]:
         raise Unavailable(

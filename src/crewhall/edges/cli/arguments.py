@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from crewhall.edges.show import usage
+from crewhall.edges.cli.render import usage
 from crewhall.errors import InvalidInput
 
 

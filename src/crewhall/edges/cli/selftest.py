@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from crewhall.config import Settings
-from crewhall.edges import show
-from crewhall.edges.selftest_clients import OPERATIONS, Pair, Said, Say, clients_of, opened, race
-from crewhall.edges.throwaway import throwaway
+from crewhall.edges.cli import render
+from crewhall.edges.cli.selftest_clients import OPERATIONS, Pair, Said, Say, clients_of, opened, race
+from crewhall.edges.cli.throwaway import throwaway
 from crewhall.errors import InvalidInput
 from crewhall.store.transaction import Tx
 
@@ -71,7 +71,7 @@ def shown(found: Mapping[str, Any]) -> str:
     if found["passed"]:
         verdict = f"passed: 0 errors, 0 lost, 0 doubled; {changes}, each stored once"
     head = f"{found['writers']} writers, each {found['each']} times, on {found['hall']}"
-    return f"{head}\n\n{show.table(rows)}\n\n{verdict}"
+    return f"{head}\n\n{render.table(rows)}\n\n{verdict}"
 
 
 @contextmanager

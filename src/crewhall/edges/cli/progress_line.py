@@ -13,7 +13,7 @@ import unicodedata
 from contextlib import suppress
 from typing import Any, TextIO
 
-from crewhall.edges.show import harmless
+from crewhall.edges.cli.render import harmless
 
 EVERY = 1.0  # seconds; a call that ends sooner shows no line
 SIGN_OF_LIFE = "still running"  # door.py says it of a silent call; the running time says it too

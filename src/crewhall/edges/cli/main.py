@@ -16,11 +16,11 @@ from typing import Any
 
 from crewhall import __version__
 from crewhall.config import from_environment
-from crewhall.edges import show
-from crewhall.edges.ask import Hall
+from crewhall.edges.cli import render
+from crewhall.edges.cli.arguments import arguments_of
+from crewhall.edges.cli.hall_client import Hall
+from crewhall.edges.cli.progress_line import ProgressLine
 from crewhall.edges.notices import running_hubs
-from crewhall.edges.progress_line import ProgressLine
-from crewhall.edges.words import arguments_of
 from crewhall.errors import Conflict, Failure, InvalidInput, NotFound, Unavailable, every_failure
 
 USAGE = """\
@@ -148,10 +148,10 @@ def tool_command(hall: Hall, flags: dict[str, str], rest: list[str], asks_help: 
                 f"there is no command '{noun} {verb}'" + (f", did you mean '{near[0]}'?" if near else ""),
                 hint=f"Verbs are {', '.join(sorted(verbs))}.",
             )
-        return say(show.verbs(noun, list(verbs.values())))
+        return say(render.verbs(noun, list(verbs.values())))
     tool = verbs[verb]
     if asks_help:
-        return say(show.usage(tool))
+        return say(render.usage(tool))
     arguments = arguments_of(tool, rest[2:])
     try:
         with ProgressLine(sys.stderr) as told:
@@ -161,7 +161,7 @@ def tool_command(hall: Hall, flags: dict[str, str], rest: list[str], asks_help: 
         return INTERRUPTED
     if not succeeded:
         return tell(body, flags)
-    say(json.dumps(body, ensure_ascii=False) if "--json" in flags else show.result(body))
+    say(json.dumps(body, ensure_ascii=False) if "--json" in flags else render.result(body))
     return _exit_code(noun, body)
 
 
@@ -186,13 +186,13 @@ def _is_no(body: Mapping[str, Any]) -> bool:
 def up_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
     options = options_of(rest, {"--port": "server.port", "--host": "server.host", "--lock": "lock"})
     lock = options.pop("lock", None)  # a bridge's gift to the hub that it starts
-    from crewhall.edges.local import serve_here
+    from crewhall.edges.cli.in_process import serve_here
 
     return serve_here(from_environment(settings_flags | options), say, None if lock is None else int(lock))
 
 
 def config_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
-    from crewhall.edges.config_command import run as run_config
+    from crewhall.edges.cli.config.command import run as run_config
 
     return run_config(settings_flags, flags, rest)
 
@@ -202,9 +202,9 @@ def watch_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: l
     after = options.get("after")
     if after is not None and not (after.isascii() and after.isdigit()):
         raise InvalidInput(f"--after is '{after}'", hint="Give an event's number, or 0 for the oldest kept.")
-    from crewhall.edges.local import watch_here
+    from crewhall.edges.cli.in_process import watch_here
 
-    line = json.dumps if "--json" in flags else show.event
+    line = json.dumps if "--json" in flags else render.event
     try:
         watch_here(
             from_environment(settings_flags),
@@ -227,11 +227,11 @@ def status_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: 
             return tell(facts, flags)
         facts = {"running": True, "url": hall.url, "other_hubs": hall.urls[1:]} | facts
     else:
-        from crewhall.edges.local import status_here
+        from crewhall.edges.cli.in_process import status_here
 
         facts = {"running": False} | status_here(hall.settings)
     facts = {"home": str(hall.settings.home)} | facts
-    return say(json.dumps(facts) if "--json" in flags else show.facts(facts))
+    return say(json.dumps(facts) if "--json" in flags else render.facts(facts))
 
 
 def link_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
@@ -240,7 +240,7 @@ def link_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: li
     urls = running_hubs(settings)
     if not urls:
         raise Unavailable("no hub of this hall runs here", hint="Start one with `crewhall up`; it prints a link.")
-    from crewhall.edges.local import link_here, refuse_agents
+    from crewhall.edges.cli.in_process import link_here, refuse_agents
 
     refuse_agents(settings, "link", os.environ.get("CREWHALL_TOKEN"))
     link = link_here(settings, urls[0])
@@ -250,7 +250,7 @@ def link_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: li
 def backup_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
     target = Path(one_word(rest, "FILE"))
     settings = from_environment(settings_flags)
-    from crewhall.edges.local import backup_here, refuse_agents
+    from crewhall.edges.cli.in_process import backup_here, refuse_agents
 
     refuse_agents(settings, "backup", os.environ.get("CREWHALL_TOKEN"))
     rows = backup_here(settings, target)
@@ -264,7 +264,7 @@ def restore_command(settings_flags: dict[str, Any], flags: dict[str, str], rest:
     urls = running_hubs(settings)
     if urls:
         raise Unavailable(f"a hub of this hall runs at {urls[0]}", hint="Stop it first, then restore.")
-    from crewhall.edges.local import refuse_agents, restore_here
+    from crewhall.edges.cli.in_process import refuse_agents, restore_here
 
     refuse_agents(settings, "restore", os.environ.get("CREWHALL_TOKEN"))
     rows = restore_here(settings, Path(name), replace)
@@ -273,7 +273,7 @@ def restore_command(settings_flags: dict[str, Any], flags: dict[str, str], rest:
 
 def doctor_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
     options_of(rest, {})
-    from crewhall.edges.doctor import examine, misread
+    from crewhall.edges.cli.doctor import examine, misread
 
     try:
         settings = from_environment(settings_flags)
@@ -281,15 +281,15 @@ def doctor_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: 
         findings = misread(failure)
     else:
         findings = examine(settings, running_hubs(settings))
-    say(json.dumps({"findings": findings}) if "--json" in flags else show.findings(findings))
+    say(json.dumps({"findings": findings}) if "--json" in flags else render.findings(findings))
     return 1 if any(finding["state"] == "wrong" for finding in findings) else 0
 
 
 def selftest_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
     options = options_of(rest, {"--writers": "writers", "--each": "each"})
     settings = from_environment(settings_flags)
-    from crewhall.edges.local import refuse_agents
-    from crewhall.edges.selftest import measure, numbers, shown
+    from crewhall.edges.cli.in_process import refuse_agents
+    from crewhall.edges.cli.selftest import measure, numbers, shown
 
     chosen = numbers(options)
     refuse_agents(settings, "selftest", os.environ.get("CREWHALL_TOKEN"))

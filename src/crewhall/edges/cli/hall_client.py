@@ -37,7 +37,7 @@ class Hall:
                 tools: list[dict[str, Any]] = body["tools"]
                 return tools
             raise Unauthorized(body["message"], hint=body["hint"])
-        from crewhall.edges.local import described_tools
+        from crewhall.edges.cli.in_process import described_tools
 
         return described_tools()
 
@@ -50,7 +50,7 @@ class Hall:
             path, heard = f"/api/v1/{'/'.join(tool['command'])}", told if tool.get("long") else None
             status, body = self.ask("POST", path, arguments, variables, heard)
             return body, status == 200
-        from crewhall.edges.local import call_here
+        from crewhall.edges.cli.in_process import call_here
 
         token = os.environ.get("CREWHALL_TOKEN")
         return call_here(self.settings, tool["name"], arguments, token, self._directory, told)

@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from crewhall.edges.throwaway import Throwaway
+from crewhall.edges.cli.throwaway import Throwaway
 from crewhall.errors import Unavailable
 from crewhall.store.open import connect
 from crewhall.store.sql import Queries, text_of
@@ -217,4 +217,4 @@ def _shared_tasks(run: str, clients: Sequence[Client], each: int, hall: Throwawa
 
 def opened(hall: Throwaway) -> Store:
     """The throw-away hall's database, with the queries of a selftest."""
-    return connect(hall.settings.database, Queries([text_of("crewhall.edges", "selftest.sql")]))
+    return connect(hall.settings.database, Queries([text_of("crewhall.edges.cli", "selftest.sql")]))

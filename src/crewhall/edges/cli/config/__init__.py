@@ -1,0 +1,1 @@
+"""`crewhall config`: an entry for the hall in a client's settings."""
