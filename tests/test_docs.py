@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from crewhall.app import Hub
+from crewhall.edges.bridge.address_files import Notice
 from crewhall.edges.cli.arguments import arguments_of
 from crewhall.edges.cli.main import BRIDGES, OWN, split_flags
-from crewhall.edges.notices import Notice
 from crewhall.edges.rest import described
 from crewhall.fakehosts.github import GitHub
 from crewhall.families.all import registry

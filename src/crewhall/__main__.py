@@ -23,7 +23,7 @@ def run() -> int:
     words = sys.argv[1:]
     rest = words[2:] if words[:1] == ["--home"] else words[1:] if words and words[0].startswith("--home=") else words
     if rest[:1] in (["mcp"], ["mcp-server"]):
-        from crewhall.edges.bridge_command import main as bridge
+        from crewhall.edges.bridge.command import main as bridge
 
         return bridge(words)
     from crewhall.edges.cli.main import main as command_line

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from crewhall import config
-from crewhall.edges.meeting import Meeting
-from crewhall.edges.ways import hub_environment
+from crewhall.edges.bridge.hub_socket import Meeting
+from crewhall.edges.bridge.launch import hub_environment
 from tests.conftest import Live, eventually
 from tests.edges.prefork import environment as prefork_environment
 from tests.edges.prefork import prefork

@@ -16,9 +16,9 @@ import pytest
 
 from crewhall import config
 from crewhall.app import Origin
-from crewhall.edges.bridge import Bridge
-from crewhall.edges.meeting import Meeting
-from crewhall.edges.ways import Broken, OwnHub
+from crewhall.edges.bridge.bridge import Bridge
+from crewhall.edges.bridge.hub_socket import Meeting
+from crewhall.edges.bridge.launch import Broken, OwnHub
 from crewhall.errors import InvalidInput
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Live, eventually
@@ -575,7 +575,7 @@ def test_without_a_client_it_ends_at_once(home: Path, closed: str, word: str) ->
 
 def test_a_slow_reader_gets_everything_after_it_has_ended_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """With no time at all for what the hub owes, what is there is still written to its end."""
-    monkeypatch.setattr("crewhall.edges.bridge.LAST_SECONDS", 0.0)
+    monkeypatch.setattr("crewhall.edges.bridge.bridge.LAST_SECONDS", 0.0)
     out, into = os.pipe()
     bridge = Bridge(Broken(InvalidInput("no", hint="no")), {}, stdin=os.open(os.devnull, os.O_RDONLY), stdout=into)
     for n in range(300):

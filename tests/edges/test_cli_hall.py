@@ -13,7 +13,7 @@ import pysqlite3.dbapi2 as sqlite3
 import pytest
 
 from crewhall import config
-from crewhall.edges.notices import running_hubs
+from crewhall.edges.bridge.address_files import running_hubs
 from tests.conftest import eventually
 from tests.edges.program import Program, Up, ask
 from tests.edges.test_cli import assert_error, body

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from crewhall.app import Call
-from crewhall.edges.meeting import BYE, LEAVING, Meeting
+from crewhall.edges.bridge.hub_socket import BYE, LEAVING, Meeting
 from crewhall.families.work.model import Done
 from crewhall.tool import Family, Registry
 from tests.conftest import Live, eventually

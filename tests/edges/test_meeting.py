@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from crewhall import config
-from crewhall.edges.meeting import Meeting, hall_key, is_own, told_variables, version_of
-from crewhall.edges.ways import hub_environment
+from crewhall.edges.bridge.hub_socket import Meeting, hall_key, is_own, told_variables, version_of
+from crewhall.edges.bridge.launch import hub_environment
 from tests.postgres import missing
 
 

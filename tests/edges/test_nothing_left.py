@@ -12,7 +12,7 @@ import pytest
 from websockets.sync.client import connect
 
 from crewhall import __version__
-from crewhall.edges.meeting import Meeting
+from crewhall.edges.bridge.hub_socket import Meeting
 from tests.conftest import Live, eventually
 from tests.edges.lab import Lab
 from tests.edges.sse import Sse

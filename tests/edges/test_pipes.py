@@ -6,8 +6,7 @@ import socket
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewhall.edges import pipes
-from crewhall.edges.pipes import Lines, Outbox
+from crewhall.edges.bridge.lines import LONGEST_LINE, SAFE_CHUNK, Lines, Outbox
 
 lines = st.lists(st.binary(max_size=300).map(lambda raw: raw.replace(b"\n", b"").replace(b"\r", b"")), max_size=20)
 
@@ -30,9 +29,9 @@ def test_windows_line_ends_are_taken_away() -> None:
 def test_an_endless_line_is_not_kept() -> None:
     reader = Lines()
     piece = b"x" * (1024 * 1024)
-    for _ in range(pipes.LONGEST_LINE // len(piece) + 3):
+    for _ in range(LONGEST_LINE // len(piece) + 3):
         assert reader.feed(piece) == []
-        assert sum(map(len, reader._parts)) <= pipes.LONGEST_LINE
+        assert sum(map(len, reader._parts)) <= LONGEST_LINE
     assert reader.feed(b"\nnext\n")[1:] == [b"next"]
 
 
@@ -76,6 +75,6 @@ def test_a_pipe_is_never_waited_for() -> None:
     box = Outbox()
     box.put(b"x" * 1_000_000)
     assert box.flush(into) == []
-    assert len(os.read(out, 1_000_000)) == pipes.SAFE_CHUNK
+    assert len(os.read(out, 1_000_000)) == SAFE_CHUNK
     os.close(out)
     os.close(into)

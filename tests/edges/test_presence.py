@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, cast
 import pytest
 
 from crewhall import __version__
-from crewhall.edges.meeting import Meeting
+from crewhall.edges.bridge.hub_socket import Meeting
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Live, eventually
 from tests.edges.program import Program, ask

@@ -17,10 +17,10 @@ from typing import Any
 from crewhall import __version__
 from crewhall.app import Origin
 from crewhall.config import CLIENT_VARIABLES
+from crewhall.edges.bridge.hub_socket import BYE, LEAVING, Meeting, directory_told, is_own, version_of
 from crewhall.edges.caller import Caller, caller, families_in
 from crewhall.edges.conversation import Conversation
 from crewhall.edges.mcp import McpEdge
-from crewhall.edges.meeting import BYE, LEAVING, Meeting, directory_told, is_own, version_of
 from crewhall.errors import Failure, Forbidden, InvalidInput
 from crewhall.identity import Credentials, new_id
 

@@ -18,9 +18,9 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, JSONRPCMessage, jsonrpc_message_adapter
 from pydantic import ValidationError
 
+from crewhall.edges.bridge.hub_socket import is_id, refusal
 from crewhall.edges.caller import Caller
 from crewhall.edges.mcp import McpEdge
-from crewhall.edges.meeting import is_id, refusal
 from crewhall.errors import Failure, LimitExceeded
 
 log = logging.getLogger(__name__)

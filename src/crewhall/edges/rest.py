@@ -16,10 +16,10 @@ from starlette.routing import Route
 
 from crewhall import __version__
 from crewhall.app import Origin
+from crewhall.edges.bridge.hub_socket import directory_told, told_variables
 from crewhall.edges.cli.arguments import typed
 from crewhall.edges.door import Door
 from crewhall.edges.guard import credentials, refusal
-from crewhall.edges.meeting import directory_told, told_variables
 from crewhall.edges.reply import EVENTS, reply
 from crewhall.errors import Failure, InvalidInput, NotFound, every_failure
 from crewhall.identity import Actor

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from crewhall.app import Hub
+from crewhall.edges.bridge.hub_socket import Meeting
 from crewhall.edges.bridgehead import Bridgehead
 from crewhall.edges.door import Door
 from crewhall.edges.listen import Listening
 from crewhall.edges.live import Feed
 from crewhall.edges.mcp import McpEdge
-from crewhall.edges.meeting import Meeting
 from crewhall.edges.sse import SseEdge
 from crewhall.edges.worktrees import WorktreeServers
 

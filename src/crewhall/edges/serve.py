@@ -27,11 +27,11 @@ from starlette.routing import Route
 from crewhall import __version__
 from crewhall.app import Hub
 from crewhall.config import Settings
+from crewhall.edges.bridge.address_files import Notice, running_hubs
+from crewhall.edges.bridge.hub_socket import Meeting
 from crewhall.edges.guard import Connection, Guard, credentials
 from crewhall.edges.live import LiveEdge
-from crewhall.edges.meeting import Meeting
 from crewhall.edges.metrics import Metrics
-from crewhall.edges.notices import Notice, running_hubs
 from crewhall.edges.pages import Pages, make_link, url_of
 from crewhall.edges.refusals import HANDLERS
 from crewhall.edges.rest import PREFIX, RestEdge

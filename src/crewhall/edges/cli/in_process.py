@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 from crewhall.app import Hub, Origin, Progress, Stop
 from crewhall.config import Settings
 from crewhall.edges import door, logs
+from crewhall.edges.bridge.hub_socket import directory_told, told_variables
 from crewhall.edges.live import PAGE, WAIT_SECONDS, newest_event
-from crewhall.edges.meeting import directory_told, told_variables
 from crewhall.edges.pages import make_link
 from crewhall.edges.rest import described
 from crewhall.errors import Forbidden

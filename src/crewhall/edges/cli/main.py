@@ -16,11 +16,11 @@ from typing import Any
 
 from crewhall import __version__
 from crewhall.config import from_environment
+from crewhall.edges.bridge.address_files import running_hubs
 from crewhall.edges.cli import render
 from crewhall.edges.cli.arguments import arguments_of
 from crewhall.edges.cli.hall_client import Hall
 from crewhall.edges.cli.progress_line import ProgressLine
-from crewhall.edges.notices import running_hubs
 from crewhall.errors import Conflict, Failure, InvalidInput, NotFound, Unavailable, every_failure
 
 USAGE = """\
@@ -100,7 +100,7 @@ def command(flags: dict[str, str], rest: list[str]) -> int:
         code = say(USAGE.rstrip())
         return code if asks_help or rest else code + (2 if not flags else 0)
     if asks_help and rest[0] in BRIDGES:
-        from crewhall.edges.bridge_command import USAGE as BRIDGE_USAGE
+        from crewhall.edges.bridge.command import USAGE as BRIDGE_USAGE
 
         return say(BRIDGE_USAGE.rstrip())
     settings_flags = {"home": flags["--home"]} if "--home" in flags else {}

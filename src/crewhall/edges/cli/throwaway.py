@@ -18,8 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from crewhall.config import BY_KEY, Settings, load
-from crewhall.edges.meeting import Meeting
-from crewhall.edges.ways import hub_environment
+from crewhall.edges.bridge.hub_socket import Meeting
+from crewhall.edges.bridge.launch import hub_environment
 from crewhall.errors import Forbidden, Unavailable
 from crewhall.store.open import connect
 from crewhall.store.sql import Queries

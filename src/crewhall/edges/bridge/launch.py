@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from crewhall.config import CLIENT_VARIABLES, from_environment
-from crewhall.edges.meeting import Meeting
+from crewhall.edges.bridge.hub_socket import Meeting
 from crewhall.errors import Failure
 
 LOG_BYTES = 10 * 1024 * 1024

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crewhall import __version__
 from crewhall.config import Settings
-from crewhall.edges.meeting import hall_key
+from crewhall.edges.bridge.hub_socket import hall_key
 
 CONNECT_SECONDS = 5
 

@@ -19,9 +19,9 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
-from crewhall.edges.meeting import BYE, LEAVING, is_id, refusal
-from crewhall.edges.pipes import CHUNK, Lines, Outbox
-from crewhall.edges.ways import Way
+from crewhall.edges.bridge.hub_socket import BYE, LEAVING, is_id, refusal
+from crewhall.edges.bridge.launch import Way
+from crewhall.edges.bridge.lines import CHUNK, Lines, Outbox
 from crewhall.errors import Failure, TooLarge, Unavailable
 
 DISCOVER_SECONDS = 1.5  # Claude Code's patience with its first question is little more than two

@@ -5,9 +5,9 @@ import signal
 import sys
 
 from crewhall import __version__
-from crewhall.edges.bridge import Bridge
-from crewhall.edges.meeting import directory, told_variables
-from crewhall.edges.ways import Broken, NewHub, OwnHub, Way
+from crewhall.edges.bridge.bridge import Bridge
+from crewhall.edges.bridge.hub_socket import directory, told_variables
+from crewhall.edges.bridge.launch import Broken, NewHub, OwnHub, Way
 from crewhall.errors import InvalidInput
 
 USAGE = """\
