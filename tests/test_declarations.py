@@ -15,8 +15,8 @@ from mcp.shared.uri_template import UriTemplate
 from crewhall.app import Call
 from crewhall.declared import KEY, Declared
 from crewhall.edges.docs import pages
-from crewhall.edges.mcp import as_mcp
-from crewhall.edges.offers import resources
+from crewhall.edges.mcp.resources import resources
+from crewhall.edges.mcp.server import as_mcp
 from crewhall.edges.rest import described, openapi
 from crewhall.errors import every_failure
 from crewhall.families.all import registry

@@ -13,7 +13,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from crewhall.edges.mcp import INSTRUCTIONS
+from crewhall.edges.mcp.server import INSTRUCTIONS
 from crewhall.families.pulls.family import pulls
 from crewhall.identity import OPERATOR
 from crewhall.store import calls

@@ -12,7 +12,7 @@ from mcp_types import PromptReference
 
 from crewhall.app import Call
 from crewhall.declared import Suggest
-from crewhall.edges.offers import addresses
+from crewhall.edges.mcp.resources import addresses
 from crewhall.errors import InvalidState
 from crewhall.families.all import registry
 from crewhall.families.work.family import work

@@ -18,9 +18,9 @@ from crewhall import __version__
 from crewhall.app import Origin
 from crewhall.config import CLIENT_VARIABLES
 from crewhall.edges.bridge.hub_socket import BYE, LEAVING, Meeting, directory_told, is_own, version_of
-from crewhall.edges.caller import Caller, caller, families_in
-from crewhall.edges.conversation import Conversation
-from crewhall.edges.mcp import McpEdge
+from crewhall.edges.mcp.caller import Caller, caller, families_in
+from crewhall.edges.mcp.line_transport import Conversation
+from crewhall.edges.mcp.server import McpEdge
 from crewhall.errors import Failure, Forbidden, InvalidInput
 from crewhall.identity import Credentials, new_id
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from crewhall.config import SETTINGS, Setting
 from crewhall.declared import Declared
-from crewhall.edges.offers import resources
+from crewhall.edges.mcp.resources import resources
 from crewhall.edges.rest import PREFIX, described
 from crewhall.errors import Failure, every_failure
 from crewhall.families.all import registry

@@ -10,10 +10,10 @@ from crewhall.app import Hub
 from crewhall.edges.bridge.hub_socket import Meeting
 from crewhall.edges.bridgehead import Bridgehead
 from crewhall.edges.door import Door
-from crewhall.edges.listen import Listening
 from crewhall.edges.live import Feed
-from crewhall.edges.mcp import McpEdge
-from crewhall.edges.sse import SseEdge
+from crewhall.edges.mcp.server import McpEdge
+from crewhall.edges.mcp.sse import SseEdge
+from crewhall.edges.mcp.subscriptions import Listening
 from crewhall.edges.worktrees import WorktreeServers
 
 log = logging.getLogger(__name__)

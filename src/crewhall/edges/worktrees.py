@@ -12,9 +12,9 @@ import logging
 from typing import Any
 
 from crewhall.edges.door import Door
-from crewhall.edges.listen import Listening
 from crewhall.edges.live import Feed
-from crewhall.edges.mcp import McpEdge
+from crewhall.edges.mcp.server import McpEdge
+from crewhall.edges.mcp.subscriptions import Listening
 from crewhall.edges.ports import NoPort, take_port
 from crewhall.edges.worktree_server import WorktreeServer
 from crewhall.errors import Unavailable

@@ -143,7 +143,7 @@ def _guest(wanted: Wanted, hall: Hall, way: Way, old: dict[str, Any] | None) -> 
 def _way(wanted: Wanted, hall: Hall) -> Way:
     families, profile = wanted.of("--families"), wanted.of("--profile")
     if families or profile:
-        from crewhall.edges.caller import caller
+        from crewhall.edges.mcp.caller import caller
         from crewhall.families.all import registry
         from crewhall.identity import OPERATOR
 

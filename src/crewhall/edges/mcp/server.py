@@ -27,11 +27,11 @@ from mcp_types import Tool as McpTool
 from starlette.types import Receive, Scope, Send
 
 from crewhall import __version__
-from crewhall.edges.caller import Caller, caller_by, caller_of
 from crewhall.edges.door import Door
 from crewhall.edges.guard import WrongMethod, credentials, refusal
-from crewhall.edges.listen import Listening
-from crewhall.edges.offers import Offers
+from crewhall.edges.mcp.caller import Caller, caller_by, caller_of
+from crewhall.edges.mcp.resources import Offers
+from crewhall.edges.mcp.subscriptions import Listening
 from crewhall.errors import NotFound
 from crewhall.tool import Registry, Tool
 

@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from crewhall.edges.caller import Caller
-from crewhall.edges.conversation import Conversation
-from crewhall.edges.mcp import McpEdge
+from crewhall.edges.mcp.caller import Caller
+from crewhall.edges.mcp.line_transport import Conversation
+from crewhall.edges.mcp.server import McpEdge
 from crewhall.edges.reply import event, event_stream
 from crewhall.errors import NotFound
 

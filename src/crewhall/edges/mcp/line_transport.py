@@ -19,8 +19,8 @@ from mcp_types import INVALID_REQUEST, PARSE_ERROR, JSONRPCMessage, jsonrpc_mess
 from pydantic import ValidationError
 
 from crewhall.edges.bridge.hub_socket import is_id, refusal
-from crewhall.edges.caller import Caller
-from crewhall.edges.mcp import McpEdge
+from crewhall.edges.mcp.caller import Caller
+from crewhall.edges.mcp.server import McpEdge
 from crewhall.errors import Failure, LimitExceeded
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,1 @@
+"""MCP, as the hub speaks it."""
