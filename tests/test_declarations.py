@@ -15,9 +15,9 @@ from mcp.shared.uri_template import UriTemplate
 from crewhall.app import Call
 from crewhall.declared import KEY, Declared
 from crewhall.edges.docs import pages
+from crewhall.edges.http.rest import described, openapi
 from crewhall.edges.mcp.resources import resources
 from crewhall.edges.mcp.server import as_mcp
-from crewhall.edges.rest import described, openapi
 from crewhall.errors import every_failure
 from crewhall.families.all import registry
 from crewhall.families.work.model import AgentId, Done

@@ -11,7 +11,7 @@ from crewhall.app import Hub
 from crewhall.edges.bridge.address_files import Notice
 from crewhall.edges.cli.arguments import arguments_of
 from crewhall.edges.cli.main import BRIDGES, OWN, split_flags
-from crewhall.edges.rest import described
+from crewhall.edges.http.rest import described
 from crewhall.fakehosts.github import GitHub
 from crewhall.families.all import registry
 from tests.blocks import Block, blocks_of, commands_of, run, shows

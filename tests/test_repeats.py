@@ -14,7 +14,7 @@ import pytest
 from crewhall.app import Call, Hub, Stop
 from crewhall.declared import KEY
 from crewhall.edges.cli.arguments import arguments_of
-from crewhall.edges.rest import described
+from crewhall.edges.http.rest import described
 from crewhall.errors import Cancelled, Conflict, Forbidden, InvalidInput, TimedOut, Unavailable
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR, Actor, new_id, read_operator_token

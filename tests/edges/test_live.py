@@ -11,7 +11,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from crewhall.edges import live as live_edge
+from crewhall.edges.http import feed as live_edge
 from crewhall.identity import OPERATOR
 from crewhall.store.events import DAY_MS, prune
 from tests.conftest import BOTH, Clock, Live, eventually

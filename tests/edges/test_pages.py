@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, sync_playwright
 
 from crewhall.app import Origin
-from crewhall.edges import live as live_edge
+from crewhall.edges.http import feed as live_edge
 from crewhall.identity import OPERATOR
 from tests.conftest import Clock, Live, eventually
 from tests.edges.conftest import SharedHubs

@@ -10,8 +10,8 @@ from typing import Any
 
 from crewhall.config import SETTINGS, Setting
 from crewhall.declared import Declared
+from crewhall.edges.http.rest import PREFIX, described
 from crewhall.edges.mcp.resources import resources
-from crewhall.edges.rest import PREFIX, described
 from crewhall.errors import Failure, every_failure
 from crewhall.families.all import registry
 from crewhall.tool import PROFILES, Prompt, Registry, Tool

@@ -29,12 +29,12 @@ from crewhall.app import Hub
 from crewhall.config import Settings
 from crewhall.edges.bridge.address_files import Notice, running_hubs
 from crewhall.edges.bridge.hub_socket import Meeting
-from crewhall.edges.guard import Connection, Guard, credentials
-from crewhall.edges.live import LiveEdge
-from crewhall.edges.metrics import Metrics
+from crewhall.edges.http.errors import HANDLERS
+from crewhall.edges.http.feed import LiveEdge
+from crewhall.edges.http.guard import Connection, Guard, credentials
+from crewhall.edges.http.metrics import Metrics
+from crewhall.edges.http.rest import PREFIX, RestEdge
 from crewhall.edges.pages import Pages, make_link, url_of
-from crewhall.edges.refusals import HANDLERS
-from crewhall.edges.rest import PREFIX, RestEdge
 from crewhall.edges.running import Running
 from crewhall.errors import Unavailable
 from crewhall.identity import operator_token

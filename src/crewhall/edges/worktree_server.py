@@ -22,11 +22,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from crewhall.edges.guard import Connection, Guard, WrongMethod, refusal
+from crewhall.edges.http.errors import HANDLERS
+from crewhall.edges.http.guard import Connection, Guard, WrongMethod, refusal
 from crewhall.edges.mcp.caller import WORKTREE
 from crewhall.edges.mcp.server import McpEdge
 from crewhall.edges.mcp.sse import SseEdge
-from crewhall.edges.refusals import HANDLERS
 from crewhall.errors import NotFound
 from crewhall.store.transaction import Row
 

@@ -12,7 +12,7 @@ import logging
 from typing import Any
 
 from crewhall.edges.door import Door
-from crewhall.edges.live import Feed
+from crewhall.edges.http.feed import Feed
 from crewhall.edges.mcp.server import McpEdge
 from crewhall.edges.mcp.subscriptions import Listening
 from crewhall.edges.ports import NoPort, take_port

@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from crewhall.edges.http.reply import event, event_stream
 from crewhall.edges.mcp.caller import Caller
 from crewhall.edges.mcp.line_transport import Conversation
 from crewhall.edges.mcp.server import McpEdge
-from crewhall.edges.reply import event, event_stream
 from crewhall.errors import NotFound
 
 KEEP_ALIVE_SECONDS = 15.0

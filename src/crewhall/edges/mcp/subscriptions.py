@@ -7,7 +7,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import ListenHandler, ResourceUpdated, ServerEvent
 from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
 
-from crewhall.edges.live import Feed, Told
+from crewhall.edges.http.feed import Feed, Told
 from crewhall.edges.mcp.resources import addresses
 from crewhall.tool import Registry
 

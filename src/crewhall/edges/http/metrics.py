@@ -21,8 +21,8 @@ from starlette.routing import Route
 from crewhall import __version__
 from crewhall.app import Hub
 from crewhall.edges.door import Door
-from crewhall.edges.guard import credentials
-from crewhall.edges.live import newest_event
+from crewhall.edges.http.feed import newest_event
+from crewhall.edges.http.guard import credentials
 from crewhall.errors import Failure
 from crewhall.meter import BUCKETS, Tally
 

@@ -6,7 +6,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from crewhall.edges.guard import WrongMethod, refusal
+from crewhall.edges.http.guard import WrongMethod, refusal
 from crewhall.errors import Failure, Internal, NotFound
 
 

@@ -24,7 +24,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from crewhall.edges.door import Door
-from crewhall.edges.guard import credentials
+from crewhall.edges.http.guard import credentials
 from crewhall.errors import Failure, InvalidInput
 from crewhall.families.work.model import Event
 from crewhall.store.events import events_after, pruned_through, wait_for_event

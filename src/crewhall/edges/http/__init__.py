@@ -1,0 +1,1 @@
+"""HTTP: REST, metrics, the live feed, and the guard before them."""
