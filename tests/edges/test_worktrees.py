@@ -19,7 +19,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from crewhall.app import Call, Origin
-from crewhall.edges import worktree_server
+from crewhall.edges.worktree import server
 from crewhall.errors import Failure
 from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR
@@ -214,7 +214,7 @@ def standing(port: int) -> Iterator[None]:
 def test_after_close_the_port_can_be_bound_at_once(
     start: Callable[..., Live], trees: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worktree_server, "PATIENCE", 0.3)
+    monkeypatch.setattr(server, "PATIENCE", 0.3)
     live = start()
     port = port_of(live, trees[0])
     kept = port_of(live, trees[1])

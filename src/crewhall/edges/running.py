@@ -14,7 +14,7 @@ from crewhall.edges.http.feed import Feed
 from crewhall.edges.mcp.server import McpEdge
 from crewhall.edges.mcp.sse import SseEdge
 from crewhall.edges.mcp.subscriptions import Listening
-from crewhall.edges.worktrees import WorktreeServers
+from crewhall.edges.worktree.servers import WorktreeServers
 
 log = logging.getLogger(__name__)
 

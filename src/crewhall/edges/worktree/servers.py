@@ -15,8 +15,8 @@ from crewhall.edges.door import Door
 from crewhall.edges.http.feed import Feed
 from crewhall.edges.mcp.server import McpEdge
 from crewhall.edges.mcp.subscriptions import Listening
-from crewhall.edges.ports import NoPort, take_port
-from crewhall.edges.worktree_server import WorktreeServer
+from crewhall.edges.worktree.ports import NoPort, take_port
+from crewhall.edges.worktree.server import WorktreeServer
 from crewhall.errors import Unavailable
 from crewhall.outside import tokens
 from crewhall.outside.places import identity_of

@@ -1,0 +1,1 @@
+"""The servers of open worktrees, each with a port of its own."""
