@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from crewhall.app import Hub
-from crewhall.edges.pages import make_link, use_link
+from crewhall.edges.web.pages import make_link, use_link
 from crewhall.errors import Unauthorized
 from crewhall.identity import (
     LINK_MS,

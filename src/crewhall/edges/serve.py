@@ -34,8 +34,8 @@ from crewhall.edges.http.feed import LiveEdge
 from crewhall.edges.http.guard import Connection, Guard, credentials
 from crewhall.edges.http.metrics import Metrics
 from crewhall.edges.http.rest import PREFIX, RestEdge
-from crewhall.edges.pages import Pages, make_link, url_of
 from crewhall.edges.running import Running
+from crewhall.edges.web.pages import Pages, make_link, url_of
 from crewhall.errors import Unavailable
 from crewhall.identity import operator_token
 from crewhall.tool import Registry

@@ -14,7 +14,7 @@ from crewhall.edges import door, logs
 from crewhall.edges.bridge.hub_socket import directory_told, told_variables
 from crewhall.edges.http.feed import PAGE, WAIT_SECONDS, newest_event
 from crewhall.edges.http.rest import described
-from crewhall.edges.pages import make_link
+from crewhall.edges.web.pages import make_link
 from crewhall.errors import Forbidden
 from crewhall.families.all import registry
 from crewhall.families.work.model import Event

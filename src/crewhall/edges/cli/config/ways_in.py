@@ -76,7 +76,7 @@ def _absolute(place: str) -> str:
 
 
 def _settled_url(settings: Settings) -> str:
-    from crewhall.edges.pages import url_of
+    from crewhall.edges.web.pages import url_of
 
     if not settings["server.port"]:
         raise Unavailable(
