@@ -17,7 +17,7 @@ import pytest
 from crewhall import config
 from crewhall.app import Hub
 from crewhall.config import Settings
-from crewhall.edges.serve import Server, bind
+from crewhall.edges.hub.serve import Server, bind
 from crewhall.edges.web.pages import url_of
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR, Actor, Credentials, make_token, operator_token

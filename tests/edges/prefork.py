@@ -253,8 +253,8 @@ def _text(number: int, mode: str) -> Any:
 
 def main() -> None:
     import crewhall.edges.cli.main
-    import crewhall.edges.serve
-    import crewhall.edges.standalone
+    import crewhall.edges.hub.embedded
+    import crewhall.edges.hub.serve
     import crewhall.store.postgres  # noqa: F401
     from crewhall.edges.cli.in_process import described_tools
 

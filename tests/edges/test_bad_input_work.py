@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crewhall.app import Hub
-from crewhall.edges import door
+from crewhall.edges.hub import dispatch
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from tests.conftest import Live
@@ -47,7 +47,7 @@ def test_every_bad_argument_of_every_tool_is_refused_and_nothing_has_changed(hub
     kinds: Counter[str] = Counter()
     for tool in TOOLS:
         for case in bad_calls(tool, ids):
-            answer = door.call(hub, tool.name, case.arguments, OPERATOR, edge="test")
+            answer = dispatch.call(hub, tool.name, case.arguments, OPERATOR, edge="test")
             assert_refused(answer.body, case, tool.name)
             kinds[case.kind] += 1
         assert content(hub) == before, tool.name
@@ -69,7 +69,7 @@ def test_a_misspelt_name_inside_an_object_is_told_with_the_right_one(hub: Hub) -
         ("message_broadcast", {"recipient_filter": {"rol": "worker"}}, "'recipient_filter.rol', did you mean 'role'"),
         ("message_broadcast", {"recipient_filter": {"zzzzz": 1}}, "unknown argument 'recipient_filter.zzzzz';"),
     ):
-        body = door.call(hub, tool, arguments | {"message_type": 1, "body": 1}, OPERATOR, edge="test").body
+        body = dispatch.call(hub, tool, arguments | {"message_type": 1, "body": 1}, OPERATOR, edge="test").body
         assert message in body["message"] + ";", body
 
 

@@ -17,8 +17,8 @@ import httpx2
 import pytest
 
 from crewhall.app import Call
-from crewhall.edges.door import Door, Told
-from crewhall.edges.threads import Threads
+from crewhall.edges.hub.dispatch import Door, Told
+from crewhall.edges.hub.threads import Threads
 from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR
 from crewhall.tool import Family, Registry

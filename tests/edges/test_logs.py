@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crewhall.edges.logs import Line
+from crewhall.edges.hub.logs import Line
 from tests.edges.program import Program, ask
 from tests.edges.wire import ERAS, http, mcp_headers, mcp_params
 

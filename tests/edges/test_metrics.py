@@ -20,9 +20,9 @@ from starlette.applications import Starlette
 
 from crewhall import __version__
 from crewhall.app import Call, Hub, Stop
-from crewhall.edges.door import Door
 from crewhall.edges.http import metrics
 from crewhall.edges.http.metrics import Metrics
+from crewhall.edges.hub.dispatch import Door
 from crewhall.errors import Cancelled, Failure, Unavailable
 from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR, operator_token

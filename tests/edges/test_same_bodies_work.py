@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crewhall.edges import door
+from crewhall.edges.hub import dispatch
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from tests.conftest import BOTH, Live
@@ -152,7 +152,7 @@ def ways(shared_hubs: SharedHubs) -> Iterator[dict[str, Way]]:
 
 def directly(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict[str, Any]:
     """The hub itself, by no edge."""
-    return door.call(live.hub, tool, arguments, OPERATOR, edge="test").body
+    return dispatch.call(live.hub, tool, arguments, OPERATOR, edge="test").body
 
 
 class Telling:

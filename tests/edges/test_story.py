@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from crewhall.app import Hub
-from crewhall.edges import door
+from crewhall.edges.hub import dispatch
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from tests.conftest import Clock, Live, settings_for
@@ -45,7 +45,7 @@ def asking(way: Way, live: Live, tool: str, **arguments: Any) -> Body:
 
 
 def asking_itself(hub: Hub, tool: str, **arguments: Any) -> Body:
-    return door.call(hub, tool, arguments, OPERATOR, edge="test").body
+    return dispatch.call(hub, tool, arguments, OPERATOR, edge="test").body
 
 
 @pytest.mark.parametrize("way", REQUESTS.values(), ids=REQUESTS)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from crewhall.app import NOWHERE, Call, Hub, Origin, Stop
-from crewhall.edges.logs import set_up as set_up_logs
+from crewhall.edges.hub.logs import set_up as set_up_logs
 from crewhall.errors import Failure
 from crewhall.families.pulls.providers import accesses, host
 from crewhall.identity import operator_token

@@ -140,7 +140,7 @@ class OwnHub:
         if self._hub is not None and self._hub.failure is not None:
             return None
         self.close()
-        from crewhall.edges.standalone import Standalone
+        from crewhall.edges.hub.embedded import Standalone
 
         self._hub = Standalone(self._settings)
         mine: socket.socket = self._hub.connection

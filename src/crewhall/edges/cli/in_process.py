@@ -10,10 +10,10 @@ from typing import Any, NoReturn
 
 from crewhall.app import Hub, Origin, Progress, Stop
 from crewhall.config import Settings
-from crewhall.edges import door, logs
 from crewhall.edges.bridge.hub_socket import directory_told, told_variables
 from crewhall.edges.http.feed import PAGE, WAIT_SECONDS, newest_event
 from crewhall.edges.http.rest import described
+from crewhall.edges.hub import dispatch, logs
 from crewhall.edges.web.pages import make_link
 from crewhall.errors import Forbidden
 from crewhall.families.all import registry
@@ -30,7 +30,7 @@ def described_tools() -> list[dict[str, Any]]:
 
 
 def serve_here(settings: Settings, say: Callable[[str], object], lock: int | None) -> int:
-    from crewhall.edges.serve import up  # it brings the web framework and MCP along, which a command has no use for
+    from crewhall.edges.hub.serve import up  # it brings the web framework and MCP along, which a command has no use for
 
     logs.set_up(settings["log.level"])
     up(settings, registry(), say, lock)
@@ -52,17 +52,18 @@ def call_here(
         actor = replace(OPERATOR, proof="token") if token is None else hub.identify(Credentials(token=token))
         stop = Stop(hub.seconds_for(hub.registry.find(name)))
         answer = _unless_interrupted(
-            stop, lambda: door.call(hub, name, arguments, actor, edge="cli", stop=stop, progress=told, origin=origin)
+            stop,
+            lambda: dispatch.call(hub, name, arguments, actor, edge="cli", stop=stop, progress=told, origin=origin),
         )
     return answer.body, answer.failure is None
 
 
-def _unless_interrupted(stop: Stop, work: Callable[[], door.Answer]) -> door.Answer:
+def _unless_interrupted(stop: Stop, work: Callable[[], dispatch.Answer]) -> dispatch.Answer:
     """What the work gives. Ctrl-C tells it to stop and waits for its end; a second Ctrl-C does not wait.
 
     Raises KeyboardInterrupt, unless the work had succeeded by then.
     """
-    answers: list[door.Answer] = []
+    answers: list[dispatch.Answer] = []
     is_done = threading.Event()  # a join that is interrupted takes its thread for ended
 
     def do() -> None:
@@ -81,7 +82,7 @@ def _unless_interrupted(stop: Stop, work: Callable[[], door.Answer]) -> door.Ans
 
 
 def status_here(settings: Settings) -> dict[str, Any]:
-    from crewhall.edges.serve import hub_facts
+    from crewhall.edges.hub.serve import hub_facts
 
     with closing(Hub(settings, registry())) as hub:
         facts = hub_facts(hub)

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from crewhall.edges.cli.render import harmless
 
 EVERY = 1.0  # seconds; a call that ends sooner shows no line
-SIGN_OF_LIFE = "still running"  # door.py says it of a silent call; the running time says it too
+SIGN_OF_LIFE = "still running"  # dispatch.py says it of a silent call; the running time says it too
 BACK, CLEAR = "\r", "\x1b[K"
 
 

@@ -23,8 +23,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from crewhall.edges.door import Door
 from crewhall.edges.http.guard import credentials
+from crewhall.edges.hub.dispatch import Door
 from crewhall.errors import Failure, InvalidInput
 from crewhall.families.work.model import Event
 from crewhall.store.events import events_after, pruned_through, wait_for_event

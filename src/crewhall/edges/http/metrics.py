@@ -20,9 +20,9 @@ from starlette.routing import Route
 
 from crewhall import __version__
 from crewhall.app import Hub
-from crewhall.edges.door import Door
 from crewhall.edges.http.feed import newest_event
 from crewhall.edges.http.guard import credentials
+from crewhall.edges.hub.dispatch import Door
 from crewhall.errors import Failure
 from crewhall.meter import BUCKETS, Tally
 

@@ -16,7 +16,7 @@ import anyio
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from crewhall.edges.door import Answer
+from crewhall.edges.hub.dispatch import Answer
 
 BEHIND = 256  # events that wait for a slow client
 EVENTS = "text/event-stream"

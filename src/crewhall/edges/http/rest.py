@@ -18,9 +18,9 @@ from crewhall import __version__
 from crewhall.app import Origin
 from crewhall.edges.bridge.hub_socket import directory_told, told_variables
 from crewhall.edges.cli.arguments import typed
-from crewhall.edges.door import Door
 from crewhall.edges.http.guard import credentials, refusal
 from crewhall.edges.http.reply import EVENTS, reply
+from crewhall.edges.hub.dispatch import Door
 from crewhall.errors import Failure, InvalidInput, NotFound, every_failure
 from crewhall.identity import Actor
 from crewhall.tool import Registry, Tool

@@ -45,7 +45,7 @@ from pydantic import BaseModel
 from crewhall.app import refuse_unfit
 from crewhall.declared import WORD, Declared
 from crewhall.edges.cli.arguments import typed
-from crewhall.edges.door import Door
+from crewhall.edges.hub.dispatch import Door
 from crewhall.edges.mcp.caller import Caller, caller_of
 from crewhall.errors import Failure, InvalidInput, NotFound
 from crewhall.tool import SCHEME, Prompt, Registry, Tool, variables

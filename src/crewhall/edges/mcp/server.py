@@ -27,8 +27,8 @@ from mcp_types import Tool as McpTool
 from starlette.types import Receive, Scope, Send
 
 from crewhall import __version__
-from crewhall.edges.door import Door
 from crewhall.edges.http.guard import WrongMethod, credentials, refusal
+from crewhall.edges.hub.dispatch import Door
 from crewhall.edges.mcp.caller import Caller, caller_by, caller_of
 from crewhall.edges.mcp.resources import Offers
 from crewhall.edges.mcp.subscriptions import Listening

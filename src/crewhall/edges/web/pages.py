@@ -8,8 +8,8 @@ from starlette.routing import Route
 
 from crewhall.app import Hub
 from crewhall.config import Settings
-from crewhall.edges.door import Door
 from crewhall.edges.http.guard import cookie_name, credentials
+from crewhall.edges.hub.dispatch import Door
 from crewhall.errors import NotFound, Unauthorized
 from crewhall.identity import LINK_MS, hash_of, make_token
 from crewhall.store.events import DAY_MS

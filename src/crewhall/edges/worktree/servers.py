@@ -11,8 +11,8 @@ import asyncio
 import logging
 from typing import Any
 
-from crewhall.edges.door import Door
 from crewhall.edges.http.feed import Feed
+from crewhall.edges.hub.dispatch import Door
 from crewhall.edges.mcp.server import McpEdge
 from crewhall.edges.mcp.subscriptions import Listening
 from crewhall.edges.worktree.ports import NoPort, take_port

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from crewhall.app import NOWHERE, Hub, Origin, Stop
-from crewhall.edges.threads import Apart, Job, Threads
+from crewhall.edges.hub.threads import Apart, Job, Threads
 from crewhall.errors import Failure, Internal, TimedOut, Unavailable
 from crewhall.identity import Actor, Credentials
 

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager, suppress
 
 from crewhall.app import Hub
 from crewhall.edges.bridge.hub_socket import Meeting
-from crewhall.edges.bridgehead import Bridgehead
-from crewhall.edges.door import Door
 from crewhall.edges.http.feed import Feed
+from crewhall.edges.hub.bridge_server import Bridgehead
+from crewhall.edges.hub.dispatch import Door
 from crewhall.edges.mcp.server import McpEdge
 from crewhall.edges.mcp.sse import SseEdge
 from crewhall.edges.mcp.subscriptions import Listening

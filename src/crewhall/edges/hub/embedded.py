@@ -7,8 +7,8 @@ from contextlib import closing
 
 from crewhall.app import Hub
 from crewhall.config import Settings
-from crewhall.edges import logs
-from crewhall.edges.running import Running
+from crewhall.edges.hub import logs
+from crewhall.edges.hub.services import Running
 from crewhall.errors import Failure
 from crewhall.families.all import registry
 

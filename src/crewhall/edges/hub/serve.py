@@ -34,7 +34,7 @@ from crewhall.edges.http.feed import LiveEdge
 from crewhall.edges.http.guard import Connection, Guard, credentials
 from crewhall.edges.http.metrics import Metrics
 from crewhall.edges.http.rest import PREFIX, RestEdge
-from crewhall.edges.running import Running
+from crewhall.edges.hub.services import Running
 from crewhall.edges.web.pages import Pages, make_link, url_of
 from crewhall.errors import Unavailable
 from crewhall.identity import operator_token

@@ -1,0 +1,1 @@
+"""The hub's process: what serves a hall by every way in."""
