@@ -52,7 +52,7 @@ clients: $(VENV)/dev
 	@$(BIN)/python -m tools.clients $(ARGS)
 
 docs: $(VENV)/dev
-	@$(BIN)/python -m crewhall.edges.docs
+	@$(BIN)/python -m tools.docs
 
 install: $(VENV)/ready
 	@$(BIN)/python -m compileall -q src

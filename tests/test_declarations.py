@@ -14,7 +14,6 @@ from mcp.shared.uri_template import UriTemplate
 
 from crewhall.app import Call
 from crewhall.declared import KEY, Declared
-from crewhall.edges.docs import pages
 from crewhall.edges.http.rest import described, openapi
 from crewhall.edges.mcp.resources import resources
 from crewhall.edges.mcp.server import as_mcp
@@ -23,6 +22,7 @@ from crewhall.families.all import registry
 from crewhall.families.work.model import AgentId, Done
 from crewhall.store.sql import SQLITE, Queries
 from crewhall.tool import Family, Prompt, Registry, Tool
+from tools.docs import pages
 
 ROOT = Path(__file__).parent.parent
 TOOLS = registry().tools
