@@ -22,9 +22,9 @@ from typing import Any
 
 from crewhall import config
 from crewhall.app import Hub, Origin
+from crewhall.cache import Kept
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
-from crewhall.kept import Kept
 from crewhall.outside import tokens
 
 DIRECTORIES, EACH, COMMITS = 200, 100, 40

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from crewhall import config
 from crewhall.app import Hub, Origin
+from crewhall.cache import Kept
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
-from crewhall.kept import Kept
 from crewhall.outside.places import identity_of
 
 Taken = dict[str, tuple[float, float]]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from crewhall.budget import (
+from crewhall.token_budget import (
     Costed,
     affordable,
     cost,

@@ -13,7 +13,7 @@ import pytest
 from mcp.shared.uri_template import UriTemplate
 
 from crewhall.app import Call
-from crewhall.declared import KEY, Declared
+from crewhall.declaration import KEY, Declared
 from crewhall.edges.http.rest import described, openapi
 from crewhall.edges.mcp.resources import resources
 from crewhall.edges.mcp.server import as_mcp

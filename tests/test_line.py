@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crewhall.app import Stop
 from crewhall.errors import Cancelled, LimitExceeded
-from crewhall.line import LONGEST, Line
+from crewhall.fair_queue import LONGEST, Line
 from tests.conftest import eventually
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from crewhall.app import Call, Hub, Stop
-from crewhall.declared import KEY
+from crewhall.declaration import KEY
 from crewhall.edges.cli.arguments import arguments_of
 from crewhall.edges.http.rest import described
 from crewhall.errors import Cancelled, Conflict, Forbidden, InvalidInput, TimedOut, Unavailable

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from crewhall.config import SETTINGS, Setting
-from crewhall.declared import Declared
+from crewhall.declaration import Declared
 from crewhall.edges.http.rest import PREFIX, described
 from crewhall.edges.mcp.resources import resources
 from crewhall.errors import Failure, every_failure

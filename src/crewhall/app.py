@@ -16,15 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from crewhall import identity
+from crewhall.cache import Kept
 from crewhall.config import Settings
-from crewhall.declared import KEY
+from crewhall.declaration import KEY
 from crewhall.errors import Cancelled, Failure, Forbidden, InvalidInput, TimedOut
+from crewhall.fair_queue import Line
+from crewhall.idempotency import once, part_of
 from crewhall.identity import Actor, Credentials
-from crewhall.kept import Kept
-from crewhall.line import Line
 from crewhall.meter import Meter
 from crewhall.presence import Presence
-from crewhall.repeats import once, part_of
 from crewhall.serving import Servers
 from crewhall.store.calls import CallLog
 from crewhall.store.events import prune
@@ -220,7 +220,7 @@ class Hub:
     def __init__(self, settings: Settings, registry: Registry, *, clock: Callable[[], int] | None = None) -> None:
         self.settings = settings
         self.registry = registry
-        texts = [text_of("crewhall", name) for name in ("identity.sql", "repeats.sql", "serving.sql")]
+        texts = [text_of("crewhall", name) for name in ("identity.sql", "idempotency.sql", "serving.sql")]
         texts += [family.queries for family in registry.families]
         self.store: Store = open_store(settings.database, Queries(texts), settings["database.pool"])
         self.clock = clock or self.store.now

@@ -23,7 +23,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from crewhall.declared import KEY, WORD, Declared, Handler, Key, arguments_model, plain
+from crewhall.declaration import KEY, WORD, Declared, Handler, Key, arguments_model, plain
 from crewhall.errors import NotFound
 from crewhall.store.sql import files_of
 

@@ -11,7 +11,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import PromptReference
 
 from crewhall.app import Call
-from crewhall.declared import Suggest
+from crewhall.declaration import Suggest
 from crewhall.edges.mcp.resources import addresses
 from crewhall.errors import InvalidState
 from crewhall.families.all import registry

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crewhall import line
+from crewhall import fair_queue
 from crewhall.app import Stop
 from tests.families.judge.court import FILES, Court, rules, says
 from tests.outside.repos import commit, git
@@ -118,7 +118,7 @@ def test_the_cli_begins_in_the_directory_that_was_looked_at_and_in_no_other(cour
 def test_who_finds_the_line_full_has_lost_nothing(court: Court, monkeypatch: pytest.MonkeyPatch) -> None:
     court.leave("docs", word="PASS")
     commit(court.root, "with reports")
-    monkeypatch.setattr(line, "LONGEST", 0)
+    monkeypatch.setattr(fair_queue, "LONGEST", 0)
     assert court.refused(report_dir="docs").code == "LIMIT_EXCEEDED"
     assert court.handed("docs") == sorted(FILES) and git(court.root, "status", "--porcelain", "docs") == ""
 

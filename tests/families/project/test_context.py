@@ -55,7 +55,7 @@ def shop(tmp_path: Path) -> Path:
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are old enough at once for their times to tell whether they change: a test does not wait for that."""
-    monkeypatch.setattr("crewhall.kept.SETTLED_NS", 0)
+    monkeypatch.setattr("crewhall.cache.SETTLED_NS", 0)
 
 
 def test_a_worktree_at_a_glance(ask: Context, shop: Path) -> None:

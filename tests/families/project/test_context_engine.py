@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crewhall.app import Call, Hub, Stop
+from crewhall.cache import Kept, mark
 from crewhall.errors import Cancelled, InvalidInput, Unavailable
 from crewhall.families.all import registry
 from crewhall.families.project.context import SECONDS
 from crewhall.families.project.tools_context import get_project_context
-from crewhall.kept import Kept, mark
 from crewhall.outside.tokens import count
 from crewhall.tool import Family, Registry, Told
 from tests.conftest import eventually, settings_for
@@ -225,7 +225,7 @@ def test_a_mark_tells_files_apart_and_none_is_given_for_what_is_being_written(
     file.write_text("new")
     os.utime(file, ns=(0, 0))
     assert mark([str(file)]) is None  # whatever it says of itself
-    monkeypatch.setattr("crewhall.kept.SETTLED_NS", 0)
+    monkeypatch.setattr("crewhall.cache.SETTLED_NS", 0)
     seen = {missing}
     for number, text in enumerate(("one", "two", "three")):
         file.write_text(text)

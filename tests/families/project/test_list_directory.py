@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from crewhall import kept
+from crewhall import cache
 from crewhall.app import Hub, Origin
 from crewhall.errors import Forbidden, InvalidInput, NotFound, PathOutsideRoot
 from crewhall.identity import OPERATOR
@@ -211,7 +211,7 @@ def test_what_is_known_of_a_directory_is_asked_again_when_the_settings_change(
     asking: Callable[[Path], List], repo: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing changes but the configuration, and then a file that it includes; how often git is run is counted."""
-    monkeypatch.setattr(kept, "SETTLED_NS", 0)
+    monkeypatch.setattr(cache, "SETTLED_NS", 0)
     write(tmp_path, "bin/git", "ran")
     (tmp_path / "bin/git").write_text(f'#!/bin/sh\necho >> {tmp_path}/ran\nexec {shutil.which("git")} "$@"\n')
     (tmp_path / "bin/git").chmod(0o755)

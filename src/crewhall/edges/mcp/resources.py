@@ -43,7 +43,7 @@ from mcp_types import Prompt as McpPrompt
 from pydantic import BaseModel
 
 from crewhall.app import refuse_unfit
-from crewhall.declared import WORD, Declared
+from crewhall.declaration import WORD, Declared
 from crewhall.edges.cli.arguments import typed
 from crewhall.edges.hub.dispatch import Door
 from crewhall.edges.mcp.caller import Caller, caller_of

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from crewhall.declared import WORD
+from crewhall.declaration import WORD
 from crewhall.tool import Result
 
 MaxTokens = Annotated[int, Field(ge=500, le=100_000, description="Of the whole answer.")]

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from crewhall.budget import cost, fit_text, shares
 from crewhall.families.project.model_context import Missing, ProjectContext, Section
 from crewhall.outside.tokens import count
+from crewhall.token_budget import cost, fit_text, shares
 
 LINE = 300  # letters of a line that are shown
 REASONS = (60, 10, 0)  # tokens of a reason: as many as the budget allows

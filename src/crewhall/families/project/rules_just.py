@@ -5,9 +5,9 @@ import difflib
 import re
 from collections.abc import Sequence
 
-from crewhall.budget import LETTERS, fits
 from crewhall.errors import InvalidInput, NotFound
 from crewhall.outside.just import Recipe
+from crewhall.token_budget import LETTERS, fits
 
 TOKENS = 18_000  # of an output, so that no answer has more than 20,000
 NAMED = 20  # tasks that a refusal names

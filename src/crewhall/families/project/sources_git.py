@@ -9,12 +9,12 @@ import os
 from collections.abc import Hashable, Iterator
 
 from crewhall.app import Call
+from crewhall.cache import mark
 from crewhall.errors import InvalidState, Unavailable
 from crewhall.families.project.asking import Seen, Ways, asked, ground_of, seen, ways_at
 from crewhall.families.project.family import project
 from crewhall.families.project.rules_git import Entry, changed_in, diff_lines, standing, tally
 from crewhall.families.project.rules_tree import Tree, changed, counted, tree_lines
-from crewhall.kept import mark
 from crewhall.outside.files import opened
 from crewhall.tool import Told
 

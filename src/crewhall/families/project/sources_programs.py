@@ -4,10 +4,10 @@ from collections.abc import Hashable
 from functools import partial
 
 from crewhall.app import Call, Part
+from crewhall.cache import mark
 from crewhall.errors import NotFound
 from crewhall.families.project.family import project
 from crewhall.families.project.rules_file import refuse_secret
-from crewhall.kept import mark
 from crewhall.outside.docker import SECONDS, containers_of, log_of
 from crewhall.outside.just import Recipe, program, recipes
 from crewhall.outside.justfiles import Check, justfiles

@@ -1,6 +1,7 @@
 """Files and directories of a worktree, by the sandbox alone (seed 001)."""
 
 from crewhall.app import Call
+from crewhall.cache import mark, settled
 from crewhall.families.project.family import project
 from crewhall.families.project.model_file import (
     Directory,
@@ -14,7 +15,6 @@ from crewhall.families.project.model_file import (
 from crewhall.families.project.root import root_of
 from crewhall.families.project.rules_file import Reading, refuse_large, refuse_secret_name, refuse_secret_text
 from crewhall.families.project.rules_listing import note_of, page, readable
-from crewhall.kept import mark, settled
 from crewhall.outside.files import Found, opened, pieces
 from crewhall.outside.listing import Asking, Contents, Listing, contents, listed, look_at
 

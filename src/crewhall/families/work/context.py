@@ -10,12 +10,12 @@ beside it 10; what a section does not need, the others get.
 
 import json
 
-from crewhall.budget import Costed, cost, fit_fields, fit_items, fits, shares
 from crewhall.families.work.gathering import NOTES, WEIGHTS, Body, Gathered, fit_checkpoint, gather, price, wanted
 from crewhall.families.work.lookup import found
 from crewhall.families.work.model_context import Context, Include
 from crewhall.outside.tokens import count
 from crewhall.store.transaction import Row, Tx
+from crewhall.token_budget import Costed, cost, fit_fields, fit_items, fits, shares
 
 MOST = 20_000  # tokens of any answer
 TRIES, SPARE = 8, 4  # how often an answer is put together to use its budget, and how many in a hundred may stay unused

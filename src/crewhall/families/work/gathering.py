@@ -10,7 +10,12 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from crewhall.budget import (
+from crewhall.families.work.inbox import counts
+from crewhall.families.work.lookup import found
+from crewhall.families.work.model_context import Include
+from crewhall.families.work.model_task import shown_status
+from crewhall.store.transaction import Row, Tx
+from crewhall.token_budget import (
     NAME_TOKENS,
     Costed,
     affordable,
@@ -21,11 +26,6 @@ from crewhall.budget import (
     want,
     whole,
 )
-from crewhall.families.work.inbox import counts
-from crewhall.families.work.lookup import found
-from crewhall.families.work.model_context import Include
-from crewhall.families.work.model_task import shown_status
-from crewhall.store.transaction import Row, Tx
 
 WEIGHTS = {"workflow": 15, "task": 55, "prior": 20, "dependencies": 7, "siblings": 3}
 NOTES = {"texts": 60, "checkpoints": 40}  # of what the task gets, beside its newest checkpoint

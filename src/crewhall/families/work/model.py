@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import from_json, to_json
 
-from crewhall.declared import Acting, Suggest
+from crewhall.declaration import Acting, Suggest
 from crewhall.families.work.texts import WHOLE_BYTES, Cut, cut
 from crewhall.store.transaction import Row
 from crewhall.tool import Result

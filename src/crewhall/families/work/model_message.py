@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from crewhall.declared import Suggest
+from crewhall.declaration import Suggest
 from crewhall.families.work.model import LiveStatus, Role, Runtime
 from crewhall.families.work.texts import Cut
 from crewhall.tool import Result

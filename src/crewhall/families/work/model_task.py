@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import from_json
 
-from crewhall.declared import Suggest
+from crewhall.declaration import Suggest
 from crewhall.families.work.model import Name, Path, Word
 from crewhall.families.work.model_workspace import Place
 from crewhall.families.work.texts import LIST_TEXT_BYTES, WHOLE_BYTES, Cut, cut

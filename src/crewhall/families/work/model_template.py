@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic_core import from_json
 
-from crewhall.declared import Suggest
+from crewhall.declaration import Suggest
 from crewhall.families.work.model_task import Complexity, Given, PlannedTask, Short, Text
 from crewhall.families.work.texts import LIST_TEXT_BYTES, Cut, cut, fitting
 from crewhall.store.transaction import Row

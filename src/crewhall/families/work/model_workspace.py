@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 from pydantic_core import from_json
 
-from crewhall.declared import Suggest
+from crewhall.declaration import Suggest
 from crewhall.store.transaction import Row
 from crewhall.tool import Result
 

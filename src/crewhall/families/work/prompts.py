@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from crewhall.declared import Suggest
+from crewhall.declaration import Suggest
 from crewhall.families.work.family import work
 from crewhall.families.work.model import AgentId, Cursor, Name, Role, Runtime, TaskId, Word
 from crewhall.families.work.model_task import MaxParallel, SourceType, WorkflowId

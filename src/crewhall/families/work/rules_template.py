@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from crewhall.declared import WORD
+from crewhall.declaration import WORD
 from crewhall.errors import InvalidInput, LimitExceeded
 from crewhall.families.work.model_task import PlannedTask
 from crewhall.families.work.model_template import MOST_VARIABLES, Definition, TemplateVariable

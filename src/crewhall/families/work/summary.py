@@ -4,7 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from crewhall.budget import (
+from crewhall.families.work.gathering import plan_in_words
+from crewhall.families.work.model_task import shown_status
+from crewhall.store.transaction import Row, Tx
+from crewhall.token_budget import (
     NAME_TOKENS,
     affordable,
     costed,
@@ -14,9 +17,6 @@ from crewhall.budget import (
     shares,
     want,
 )
-from crewhall.families.work.gathering import plan_in_words
-from crewhall.families.work.model_task import shown_status
-from crewhall.store.transaction import Row, Tx
 
 TOKENS = 2_000  # of the whole page, about
 FRAME = 150  # tokens of its fixed parts

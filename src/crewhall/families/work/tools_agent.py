@@ -8,7 +8,7 @@ Agents: who is in the hall (seed 003, agent management).
 import json
 
 from crewhall.app import Call
-from crewhall.declared import KEEP
+from crewhall.declaration import KEEP
 from crewhall.errors import Conflict, InvalidInput
 from crewhall.families.work.claims import (
     lease_from,

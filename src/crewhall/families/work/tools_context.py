@@ -6,7 +6,6 @@ from pydantic import Field
 from pydantic_core import to_json
 
 from crewhall.app import Call
-from crewhall.budget import cost
 from crewhall.errors import InvalidInput, InvalidState
 from crewhall.families.work.context import MOST, load
 from crewhall.families.work.family import work
@@ -17,6 +16,7 @@ from crewhall.families.work.model_task import WorkflowId
 from crewhall.families.work.summary import in_markdown, summary_of
 from crewhall.outside import tokens
 from crewhall.store.transaction import Tx
+from crewhall.token_budget import cost
 
 
 @work.tool(

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
-from crewhall.declared import WORD
+from crewhall.declaration import WORD
 from crewhall.errors import Conflict
 from crewhall.store.events import DAY_MS
 from crewhall.store.transaction import Tx
