@@ -18,7 +18,7 @@ from crewhall.app import Hub, Origin
 from crewhall.cache import Kept
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
-from crewhall.outside.places import identity_of
+from crewhall.outside.repository_paths import identity_of
 
 Taken = dict[str, tuple[float, float]]
 ROUNDS = 40

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from crewhall.outside.places import Place, below_top, identity_of, is_directory, place_of, repository_root, working_tree
+from crewhall.outside.repository_paths import (
+    Place,
+    below_top,
+    identity_of,
+    is_directory,
+    place_of,
+    repository_root,
+    working_tree,
+)
 from tests.outside.repos import make_repository
 
 Git = Callable[..., str]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from crewhall.app import Stop
 from crewhall.errors import Cancelled, Failure, InvalidInput, NotFound, TimedOut, Unavailable
+from crewhall.outside.child_pipes import Kept
 from crewhall.outside.run import Ended, run, run_long
-from crewhall.outside.talk import Kept
 from tests.conftest import eventually
 from tests.outside.marks import with_variable
 

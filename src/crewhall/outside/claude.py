@@ -30,7 +30,7 @@ from crewhall.config import SECRET as SECRET_VARIABLE
 from crewhall.config import for_others
 from crewhall.errors import InvalidState, Unavailable
 from crewhall.outside.run import Ended, Stop, run_long
-from crewhall.outside.strict import strict_json
+from crewhall.outside.strict_json import strict_json
 
 READ_ONLY = ("Read", "Grep", "Glob")
 SECRET = (  # by name; `project.allow` does not count here

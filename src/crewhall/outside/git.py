@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from crewhall.errors import Failure, InvalidInput, InvalidState, LimitExceeded, TimedOut, Unavailable
-from crewhall.outside.planted import refuse_planted
+from crewhall.outside.hostile_repository import refuse_planted
 from crewhall.outside.run import Ended, Stop, run
 
 LEAST_GIT = (2, 31)  # from which on it lists locks of worktrees, without which a half-made one looks like any other

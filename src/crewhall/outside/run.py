@@ -9,7 +9,7 @@ Other programs, run to their end: no shell, no terminal, a limit of time and of 
 
 A child leads a session and a process group of its own, so it can't ask for a password at a terminal. When its time is
 over or its caller gives up, the group is asked to end (git then removes its lock files) and killed after some grace.
-What a long one started outside its group is found by a mark and ended too (strays.py; on macOS the group alone).
+What a long one started outside its group is found by a mark and ended too (leftovers.py; on macOS the group alone).
 """
 
 import os
@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from crewhall.errors import InvalidInput, NotFound, TimedOut, Unavailable
-from crewhall.outside.strays import Strays, new_mark
-from crewhall.outside.talk import Talk
+from crewhall.outside.child_pipes import Talk
+from crewhall.outside.leftovers import Strays, new_mark
 
 GRACE = 2.0  # seconds between the request to end and the kill
 TICK = 0.05  # seconds between two looks at whether the caller has given up

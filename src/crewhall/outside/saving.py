@@ -23,7 +23,7 @@ from itertools import count
 from crewhall.errors import InvalidState, Unavailable
 from crewhall.outside.disk import scratch
 from crewhall.outside.git import Repository, refusal, version
-from crewhall.outside.planted import leads_to
+from crewhall.outside.hostile_repository import leads_to
 
 ATTEMPTS = 3  # files come and go while an agent works
 SINCE_SPARSE = (2, 34)

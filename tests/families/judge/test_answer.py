@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crewhall.families.judge.model import FINDINGS, LETTERS, Audit, Decision, Ruling, Validation, Verdict
 from crewhall.families.judge.rules_answer import LONGEST, Unreadable, ruling_in
-from crewhall.outside.strict import strict_json
+from crewhall.outside.strict_json import strict_json
 from tests.sizes import size
 
 POINT = {"file": "a.py", "line": 2, "issue": "it subtracts"}

@@ -12,7 +12,7 @@ import pytest
 from crewhall.app import Hub, Origin, Stop
 from crewhall.errors import Cancelled, Failure, Forbidden, InvalidInput, InvalidState, NotFound, PathOutsideRoot
 from crewhall.identity import OPERATOR
-from crewhall.outside.places import identity_of
+from crewhall.outside.repository_paths import identity_of
 from tests.conftest import eventually
 from tests.outside.marks import with_variable
 from tests.sizes import size

@@ -13,7 +13,7 @@ from crewhall import cache
 from crewhall.app import Hub, Origin
 from crewhall.errors import Forbidden, InvalidInput, NotFound, PathOutsideRoot
 from crewhall.identity import OPERATOR
-from crewhall.outside.places import identity_of
+from crewhall.outside.repository_paths import identity_of
 from tests.outside.test_files import quick_place
 
 pytestmark = [pytest.mark.parametrize("database", ["sqlite"], indirect=True), pytest.mark.slow]

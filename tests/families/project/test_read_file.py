@@ -13,7 +13,7 @@ from crewhall.app import Hub, Origin
 from crewhall.errors import Failure, Forbidden, InvalidInput, LimitExceeded, PathOutsideRoot
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
-from crewhall.outside.places import identity_of
+from crewhall.outside.repository_paths import identity_of
 from tests.outside.test_files_races import swapped
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)

@@ -19,7 +19,7 @@ from crewhall.edges.worktree.ports import NoPort, take_port
 from crewhall.edges.worktree.server import WorktreeServer
 from crewhall.errors import Unavailable
 from crewhall.outside import tokens
-from crewhall.outside.places import identity_of
+from crewhall.outside.repository_paths import identity_of
 from crewhall.serving import note_served
 from crewhall.store.transaction import Row, Work
 

@@ -8,7 +8,7 @@ from crewhall.families.judge.desk import Desk, read
 from crewhall.families.judge.model import Contract
 from crewhall.families.judge.rules_answer import problems
 from crewhall.families.judge.rules_prompt import Paper
-from crewhall.outside.strict import strict_json
+from crewhall.outside.strict_json import strict_json
 
 SHAPE = (
     'A contract is {"task_id": "…", "specification": {"requirements": ["…"]}, "acceptance_criteria": ["…"], '

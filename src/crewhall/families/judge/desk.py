@@ -19,7 +19,7 @@ from crewhall.families.judge.rules_prompt import Paper
 from crewhall.families.project.root import root_of
 from crewhall.families.project.rules_file import refuse_secret_name, text_of
 from crewhall.outside.files import Found, Top, opened, pieces
-from crewhall.outside.places import working_tree
+from crewhall.outside.repository_paths import working_tree
 from crewhall.serving import refuse_unfit, served_above
 
 PAPER_BYTES = 256 * 1024  # of a contract, a proposal, a report, a rebuttal

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from crewhall.families.judge.model import Ruling, Verdict
-from crewhall.outside.strict import DECODER
+from crewhall.outside.strict_json import DECODER
 
 LONGEST = 1_000_000  # letters of an answer that is looked at
 TRIES = 2_000  # places at which an object might begin

@@ -37,8 +37,8 @@ from crewhall.families.project.rules_config import (
 from crewhall.families.project.rules_git import Entry, Status, status_in
 from crewhall.outside.files import opened
 from crewhall.outside.git import git, refusal
-from crewhall.outside.places import place_of
-from crewhall.outside.planted import leads_to
+from crewhall.outside.hostile_repository import leads_to
+from crewhall.outside.repository_paths import place_of
 
 FILE_BYTES = 65_536
 LIST = ("config", "--list", "--show-scope", "-z")

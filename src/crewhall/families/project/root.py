@@ -10,7 +10,7 @@ import os
 
 from crewhall.app import Call, Origin
 from crewhall.errors import Forbidden, InvalidState
-from crewhall.outside.places import identity_of, working_tree
+from crewhall.outside.repository_paths import identity_of, working_tree
 from crewhall.serving import refuse_undecodable, refuse_unfit, served_above
 
 

@@ -9,7 +9,7 @@ from crewhall.app import Call, Tick
 from crewhall.errors import InvalidInput, NotFound
 from crewhall.families.project.family import project
 from crewhall.families.project.model import Closed, McpState, ToolInfo, Worktree, WorktreeId, Worktrees
-from crewhall.outside.places import working_tree
+from crewhall.outside.repository_paths import working_tree
 from crewhall.serving import close_worktree, open_worktree, refuse_undecodable, refuse_unfit, served_above
 from crewhall.store.transaction import Look, Row
 from crewhall.tool import OPERATOR

@@ -22,7 +22,7 @@ from crewhall.outside.git import opened, refusal
 from crewhall.outside.hosting import gitea, github
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.wire import Access, Patience
-from crewhall.outside.places import place_of
+from crewhall.outside.repository_paths import place_of
 
 TITLES = {"github": "GitHub", "gitea": "Gitea"}
 SET_UP = {

@@ -36,7 +36,7 @@ from crewhall.families.work.rules_file import WHOLE, Ground, refuse_more_reserve
 from crewhall.families.work.texts import fitting, short_list
 from crewhall.families.work.tools_repository import site_of
 from crewhall.identity import new_id
-from crewhall.outside.places import below_top, is_directory, place_of
+from crewhall.outside.repository_paths import below_top, is_directory, place_of
 from crewhall.store.transaction import Row, Tx
 
 NAMED = 20  # conflicts in one answer

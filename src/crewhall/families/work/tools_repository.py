@@ -8,7 +8,7 @@ from crewhall.families.work.family import work
 from crewhall.families.work.model import Limit, Name, Offset, Path, Repositories, Repository, RepositoryId
 from crewhall.families.work.rules import page, repository_path
 from crewhall.identity import new_id
-from crewhall.outside.places import repository_root
+from crewhall.outside.repository_paths import repository_root
 from crewhall.store.transaction import Tx
 
 

@@ -40,7 +40,7 @@ from crewhall.families.work.rules_workspace import (
 from crewhall.families.work.workspace_ends import refuse_elsewhere
 from crewhall.identity import new_id
 from crewhall.outside.git import Repository, opened
-from crewhall.outside.places import is_directory
+from crewhall.outside.repository_paths import is_directory
 from crewhall.outside.worktrees import Added, add_worktree, at, true_path, worktrees
 from crewhall.serving import open_worktree
 from crewhall.store.transaction import Row, Tx

@@ -14,7 +14,7 @@ from crewhall.outside.clients import jsonc, toml
 from crewhall.outside.clients.catalog import Client, Entry, Keys
 from crewhall.outside.clients.jsonc_read import parse
 from crewhall.outside.clients.settings_file import Change, change, text_of
-from crewhall.outside.places import repository_root
+from crewhall.outside.repository_paths import repository_root
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 

@@ -15,7 +15,7 @@ from crewhall.errors import Conflict, InvalidInput
 from crewhall.outside.clients.catalog import CLIENTS, Way, merged
 from crewhall.outside.clients.entry import Place, find, is_ours, unread
 from crewhall.outside.clients.settings_file import Change
-from crewhall.outside.places import place_of
+from crewhall.outside.repository_paths import place_of
 
 
 @dataclass(frozen=True)

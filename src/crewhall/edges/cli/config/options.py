@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crewhall.errors import InvalidInput, NotFound
 from crewhall.outside.clients.catalog import CLIENTS, Client
-from crewhall.outside.places import working_tree
+from crewhall.outside.repository_paths import working_tree
 
 USAGE = f"""\
 usage: crewhall config --client C [--write | --remove] [--url] [--agent NAME [--role R]] [--worktree PATH] …
