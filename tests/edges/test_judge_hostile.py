@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from crewhall.families.judge.desk import UNSEEN
 from crewhall.families.judge.menu import REVIEW
+from crewhall.families.judge.paths import UNSEEN
 from crewhall.families.judge.rules_prompt import Paper, prompt_of
 from crewhall.outside.claude import SYSTEM
 from tests.edges.hostile import SECRET, make_home, make_tree

@@ -88,7 +88,7 @@ class RestEdge:
 def _origin(request: Request, actor: Actor) -> Origin:
     """Where the client says that it is, and what its environment says about its calls; the command line does.
 
-    An agent's words can hold it back (authority.py); addresses and tokens are taken from the operator alone.
+    An agent's words can hold it back (tiers.py); addresses and tokens are taken from the operator alone.
     """
     told = _variables(unquote(request.headers.get("x-crewhall-variables", "")))
     if actor.kind != "operator":

@@ -4,8 +4,8 @@ from pydantic import ValidationError
 
 from crewhall.app import Call
 from crewhall.errors import InvalidInput
-from crewhall.families.judge.desk import Desk, read
 from crewhall.families.judge.model import Contract
+from crewhall.families.judge.paths import Desk, read
 from crewhall.families.judge.rules_answer import problems
 from crewhall.families.judge.rules_prompt import Paper
 from crewhall.outside.strict_json import strict_json

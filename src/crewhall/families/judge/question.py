@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 
 from crewhall.app import Call
 from crewhall.errors import Failure
-from crewhall.families.judge.desk import Desk
 from crewhall.families.judge.menu import Item
-from crewhall.families.judge.papers import Place
+from crewhall.families.judge.paths import Desk
+from crewhall.families.judge.report_files import Place
 from crewhall.families.judge.rules_prompt import Paper, prompt_of
-from crewhall.families.project.asking import Ways, asked, ways_at
+from crewhall.families.project.hostile_git import Ways, asked, ways_at
 from crewhall.families.project.rules_git import Entry, status_in
 from crewhall.outside.claude import Cli, Said, manner
 from crewhall.store.transaction import Row

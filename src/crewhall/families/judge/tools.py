@@ -7,11 +7,8 @@ from pydantic_core import from_json
 
 from crewhall.app import Call
 from crewhall.errors import InvalidState, NotFound, Unavailable
-from crewhall.families.judge.asking import answer, cli_of
 from crewhall.families.judge.contract import contract_at, workflow_of
-from crewhall.families.judge.desk import desk_for, read, shown
 from crewhall.families.judge.family import judge
-from crewhall.families.judge.keeping import TIMED_OUT
 from crewhall.families.judge.menu import AUDIT, CONFLICT, PROPOSAL, REVIEW
 from crewhall.families.judge.model import (
     Audit,
@@ -41,9 +38,12 @@ from crewhall.families.judge.model import (
     Word,
     points,
 )
-from crewhall.families.judge.papers import place_for
+from crewhall.families.judge.paths import desk_for, read, shown
 from crewhall.families.judge.question import Answered, Question
+from crewhall.families.judge.report_files import place_for
+from crewhall.families.judge.report_store import TIMED_OUT
 from crewhall.families.judge.rules_report import JSON, MD, markdown
+from crewhall.families.judge.run import answer, cli_of
 from crewhall.families.work.rules import page
 from crewhall.families.work.texts import cut
 from crewhall.outside.claude import version

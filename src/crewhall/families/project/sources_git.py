@@ -1,8 +1,8 @@
 """
 What git knows of a worktree: where it stands, what is uncommitted, what was done last, which files there are.
 
-How git is asked is in asking.py. `git status` runs once in a call, and the sources that need it wait for it; what is
-seen to be as before is not asked again.
+How git is asked is in hostile_git.py. `git status` runs once in a call, and the sources that need it wait for it;
+what is seen to be as before is not asked again.
 """
 
 import os
@@ -11,8 +11,8 @@ from collections.abc import Hashable, Iterator
 from crewhall.app import Call
 from crewhall.cache import mark
 from crewhall.errors import InvalidState, Unavailable
-from crewhall.families.project.asking import Seen, Ways, asked, ground_of, seen, ways_at
 from crewhall.families.project.family import project
+from crewhall.families.project.hostile_git import Seen, Ways, asked, ground_of, seen, ways_at
 from crewhall.families.project.rules_git import Entry, changed_in, diff_lines, standing, tally
 from crewhall.families.project.rules_tree import Tree, changed, counted, tree_lines
 from crewhall.outside.files import opened

@@ -3,7 +3,7 @@ Pulls on their way: a row from before the first change on the host until the pul
 
     begin ──▶ opening ── the host has it ──▶ open ── it is closed or merged ──▶ ended
                  ├── the host said no, and nothing of it is there: the row goes
-                 └── left, or its hub died ── after its lease ──▶ settled (settle.py)
+                 └── left, or its hub died ── after its lease ──▶ settled (recovery.py)
 
 Whoever works on a row holds it, and beats while it does. One that was away for longer than its lease has lost it.
 """

@@ -13,9 +13,9 @@ from crewhall.app import Call, Stop
 from crewhall.errors import Failure
 from crewhall.families.pulls.journal import Entry, begin, beside, busy, second
 from crewhall.families.pulls.providers import host as host_of
+from crewhall.families.pulls.recovery import settle, settle_left
 from crewhall.families.pulls.rules_change import branch_name, digest, is_same_title, numbered, stem
 from crewhall.families.pulls.rules_rival import Rival, rivals
-from crewhall.families.pulls.settle import settle, settle_left
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.model import Change, FileChange, Pull, Repository
 from crewhall.outside.hosting.wire import Access
@@ -50,7 +50,7 @@ class Opened:
 def open_pull(call: Call, access: Access, wanted: Wanted) -> Opened:
     """A new pull on the host. Raises Conflict when there is an open one for the same change, else what the host says.
 
-    After a failure the message says whether anything is left; what is, the hub removes later (settle.py).
+    After a failure the message says whether anything is left; what is, the hub removes later (recovery.py).
     """
     held: list[Entry] = []
 

@@ -5,7 +5,6 @@ from typing import Literal
 
 from crewhall.app import Call, Part
 from crewhall.errors import Failure, InvalidInput
-from crewhall.families.pulls.authority import is_dry_run, tier_of, told_tier
 from crewhall.families.pulls.family import pulls
 from crewhall.families.pulls.model import (
     Body,
@@ -33,6 +32,7 @@ from crewhall.families.pulls.providers import TITLES, chosen, found, host, named
 from crewhall.families.pulls.rules_change import branch_name, refuse_base, refuse_prefix, refuse_tier
 from crewhall.families.pulls.rules_remote import refuse_names
 from crewhall.families.pulls.rules_scope import refuse_clashing, refuse_out_of_scope
+from crewhall.families.pulls.tiers import is_dry_run, tier_of, told_tier
 from crewhall.families.work.rules import page
 from crewhall.families.work.texts import cut, fitting
 from crewhall.outside.hosting.wire import Access

@@ -15,7 +15,7 @@ from functools import partial
 
 from crewhall.app import Call
 from crewhall.errors import Failure, InvalidState
-from crewhall.families.judge.desk import Desk
+from crewhall.families.judge.paths import Desk
 from crewhall.families.judge.rules_report import JSON, MD
 from crewhall.families.project.rules_file import refuse_secret_name
 from crewhall.outside.files import opened

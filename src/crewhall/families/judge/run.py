@@ -16,9 +16,9 @@ from itertools import chain
 
 from crewhall.app import Call
 from crewhall.errors import Failure, InvalidInput
-from crewhall.families.judge.keeping import keep, kept
-from crewhall.families.judge.papers import empty_during, write
 from crewhall.families.judge.question import Answered, Asked, Question, tree_at
+from crewhall.families.judge.report_files import empty_during, write
+from crewhall.families.judge.report_store import keep, kept
 from crewhall.families.judge.rules_prompt import visible
 from crewhall.families.judge.rules_report import report_files
 from crewhall.outside.claude import Cli, Said, ask, program
