@@ -180,7 +180,7 @@ def opened(path: str, stop: Stop | None = None, seconds: float = 300.0) -> Repos
     if git_dir != common:
         root = _main_root(repo)
     elif is_inside == "true":
-        root = _asked(path, ["--show-toplevel"], stop)
+        root = _rev_parse(path, ["--show-toplevel"], stop)
     else:
         root = absolute if is_bare == "true" else os.path.dirname(absolute)
     root = os.path.realpath(root)
@@ -216,11 +216,11 @@ def _main_root(repo: Repository) -> str:
 
 def _facts(path: str, stop: Stop | None) -> list[str]:
     """Git's answers to FACTS: all at once, or one at a time if a path that breaks over lines makes those unclear."""
-    answers = _asked(path, FACTS, stop).split("\n")
-    return answers if len(answers) == len(FACTS) else [_asked(path, [question], stop) for question in FACTS]
+    answers = _rev_parse(path, FACTS, stop).split("\n")
+    return answers if len(answers) == len(FACTS) else [_rev_parse(path, [question], stop) for question in FACTS]
 
 
-def _asked(path: str, questions: Sequence[str], stop: Stop | None) -> str:
+def _rev_parse(path: str, questions: Sequence[str], stop: Stop | None) -> str:
     ended = git(["rev-parse", *questions], cwd=path, stop=stop)
     if ended.code != 0:
         raise refusal(
