@@ -19,7 +19,7 @@ from crewhall.families.work.checkpoints import add_checkpoint
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import found, locked, no_such
 from crewhall.families.work.rules_task import UNDER_WAY, stale
-from crewhall.families.work.tasks import count_step
+from crewhall.families.work.task_pages import count_step
 from crewhall.store.transaction import Row, Tx
 
 EXPIRED_AT_ONCE = 50  # agents in one tick

@@ -10,7 +10,7 @@ beside it 10; what a section does not need, the others get.
 
 import json
 
-from crewhall.families.work.gathering import NOTES, WEIGHTS, Body, Gathered, fit_checkpoint, gather, price, wanted
+from crewhall.families.work.context_rows import NOTES, WEIGHTS, Body, Gathered, fit_checkpoint, gather, price, wanted
 from crewhall.families.work.lookup import found
 from crewhall.families.work.model_context import Context, Include
 from crewhall.outside.tokens import count

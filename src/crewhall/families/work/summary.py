@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from crewhall.families.work.gathering import plan_in_words
+from crewhall.families.work.context_rows import plan_in_words
 from crewhall.families.work.model_task import shown_status
 from crewhall.store.transaction import Row, Tx
 from crewhall.token_budget import (

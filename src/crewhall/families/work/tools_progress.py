@@ -28,10 +28,10 @@ from crewhall.families.work.model_task import (
     WorkflowId,
     shown_status,
 )
-from crewhall.families.work.radar import clashes_between
 from crewhall.families.work.rules_task import RUNS, Reach, conflicts, recommended, remaining_ms
-from crewhall.families.work.tasks import cursor_of, names_by_task, numbers
+from crewhall.families.work.task_pages import cursor_of, names_by_task, numbers
 from crewhall.families.work.texts import cut, fitting, short_list
+from crewhall.families.work.workspace_forecast import clashes_between
 from crewhall.store.transaction import Row, Tx
 
 CONSIDERED = 100  # ready tasks looked at for a recommendation at least, of which some may not go together

@@ -55,7 +55,7 @@ from crewhall.families.work.rules_task import (
     refuse_unclaimable,
     stale,
 )
-from crewhall.families.work.tasks import available, count_step, near, summaries, waited_for
+from crewhall.families.work.task_pages import available, count_step, near, summaries, waited_for
 from crewhall.families.work.texts import LIST_BYTES, WHOLE_BYTES, fitting, stored
 from crewhall.families.work.tools_repository import site_of
 from crewhall.families.work.workspaces import place_for

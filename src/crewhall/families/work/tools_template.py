@@ -40,7 +40,7 @@ from crewhall.families.work.rules_template import (
     refuse_blow_up,
     refuse_unsound,
 )
-from crewhall.families.work.tasks import names_by_task
+from crewhall.families.work.task_pages import names_by_task
 from crewhall.families.work.texts import stored
 from crewhall.families.work.tools_workflow import begin_workflow, give_plan, repository_of
 from crewhall.identity import new_id

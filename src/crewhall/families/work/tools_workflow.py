@@ -14,7 +14,6 @@ from crewhall.app import Call
 from crewhall.errors import InvalidState, NotFound
 from crewhall.families.work.claims import put_back, settle_agent
 from crewhall.families.work.family import work
-from crewhall.families.work.halting import refuse_lifting
 from crewhall.families.work.lookup import found, locked
 from crewhall.families.work.model import Done, Limit, Name, Offset, Path, TaskId
 from crewhall.families.work.model_task import (
@@ -39,8 +38,9 @@ from crewhall.families.work.model_task import (
 from crewhall.families.work.plans import insert_tasks, plan_text, restand
 from crewhall.families.work.rules import page
 from crewhall.families.work.rules_task import refuse_workflow_step
-from crewhall.families.work.tasks import summaries, whole_tasks
+from crewhall.families.work.task_pages import summaries, whole_tasks
 from crewhall.families.work.tools_repository import Site, make_known, site_of
+from crewhall.families.work.workflow_halt import refuse_lifting
 from crewhall.identity import new_id
 from crewhall.store.transaction import Row, Tx
 

@@ -24,10 +24,10 @@ from crewhall.families.work.model_workspace import (
     WorkspaceStatus,
     WorkspaceUpdated,
 )
-from crewhall.families.work.radar import forecast_of
 from crewhall.families.work.rules import page
 from crewhall.families.work.rules_workspace import refuse_end, refuse_others_place
-from crewhall.families.work.workspace_ends import end, refuse_elsewhere
+from crewhall.families.work.workspace_forecast import forecast_of
+from crewhall.families.work.workspace_removal import end, refuse_elsewhere
 from crewhall.families.work.workspaces import Wish, create, put_task
 from crewhall.store.transaction import Row, Tx
 

@@ -37,7 +37,7 @@ from crewhall.families.work.rules_workspace import (
     refuse_place,
     refuse_undecodable,
 )
-from crewhall.families.work.workspace_ends import refuse_elsewhere
+from crewhall.families.work.workspace_removal import refuse_elsewhere
 from crewhall.identity import new_id
 from crewhall.outside.git import Repository, opened
 from crewhall.outside.repository_paths import is_directory
