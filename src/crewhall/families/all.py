@@ -6,7 +6,7 @@ from crewhall.families.project import sources_files, sources_git, sources_progra
 from crewhall.families.project import tools_context as project_context
 from crewhall.families.project import tools_file as project_file
 from crewhall.families.project.family import project
-from crewhall.families.pulls import recovery as pulls_settle
+from crewhall.families.pulls import recovery as pulls_recovery
 from crewhall.families.pulls import tools as pulls_tools
 from crewhall.families.pulls.family import pulls
 from crewhall.families.work import (
@@ -60,7 +60,7 @@ DECLARING = (
     project_context,
     tools_just,
     pulls_tools,
-    pulls_settle,
+    pulls_recovery,
     judge_tools,
 )
 
