@@ -46,7 +46,8 @@ def hand_over(words: list[str], address: str) -> None:
         os.close(file)  # a pipe ends, and a lock is free, when the forked one lets go
     code = int(connection.recv(100))
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        if -code != signal.SIGKILL:  # which no process can handle, and none can set
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     os._exit(code)
 
