@@ -8,9 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crewhall.app import Hub, Stop, refuse_unfit
+from crewhall.app import Hub, refuse_unfit
 from crewhall.errors import Cancelled, Forbidden, InvalidInput, NotFound, TimedOut, Unavailable
 from crewhall.identity import OPERATOR
+from crewhall.stop import Stop
 from crewhall.store import calls
 from crewhall.tool import Family, Registry
 from tests.conftest import Agent, Clock, eventually

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from crewhall.app import Stop
 from crewhall.errors import Failure
 from crewhall.fakehosts import faults
 from crewhall.fakehosts.faults import Fault
@@ -25,6 +24,7 @@ from crewhall.outside.hosting import github as github_module
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.model import Change, FileChange, Repository
 from crewhall.outside.hosting.wire import Access, Patience
+from crewhall.stop import Stop
 from tests.hosts.descriptions import HostName, problems
 
 NAMES: tuple[HostName, ...] = ("github", "gitea")

@@ -7,13 +7,13 @@ from time import time
 
 import pytest
 
-from crewhall.app import Stop
 from crewhall.errors import Failure
 from crewhall.fakehosts import faults
 from crewhall.fakehosts.faults import Fault
 from crewhall.outside.hosting import wire
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.wire import ATTEMPTS
+from crewhall.stop import Stop
 from tests.hosts.conftest import BRANCH, HERE, TINY, Place, failure_of, said
 
 NOW = 2_000_000_000

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from crewhall.app import Stop
 from crewhall.errors import Cancelled, NotFound, Unavailable
 from crewhall.outside.forecast import FILES, UNRELATED, Forecast, Pair, Place, forecast
 from crewhall.outside.git import Repository, opened
 from crewhall.outside.worktrees import add_worktree
+from crewhall.stop import Stop
 from tests.outside.repos import change, commit, fingerprint, git, make_repository
 from tests.outside.test_git import slow_git
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from crewhall.app import Stop
 from crewhall.errors import Cancelled, Conflict, Failure, InvalidInput, InvalidState, NotFound, TimedOut, Unavailable
 from crewhall.outside import git as git_module
 from crewhall.outside.git import Repository, lock, opened, refuse_old_git, version
 from crewhall.outside.saving import save_work
 from crewhall.outside.worktrees import Added, add_worktree, trash_of, worktrees
+from crewhall.stop import Stop
 from tests.conftest import eventually
 from tests.outside.repos import fingerprint, git, make_repository, refs
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from crewhall.app import Stop
 from crewhall.errors import Cancelled, LimitExceeded, Unavailable
 from crewhall.outside import listing
 from crewhall.outside.files import Found, opened
 from crewhall.outside.git import Repository
 from crewhall.outside.listing import Asking, Listing, contents, listed, look_at
+from crewhall.stop import Stop
 from tests.conftest import eventually
 from tests.outside.repos import commit, git
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from crewhall.app import Stop
 from crewhall.errors import InvalidState, TimedOut
 from crewhall.outside import disk
 from crewhall.outside.forecast import Place, forecast
 from crewhall.outside.git import Repository, lock, opened
 from crewhall.outside.removal import SAVES, Removed, remove_worktree
 from crewhall.outside.worktrees import add_worktree, trash_of, worktrees
+from crewhall.stop import Stop
 from tests.conftest import eventually
 from tests.contract.writer import PATIENCE, SERVER
 from tests.outside.repos import change, commit, fingerprint, git, make_repository, refs, unprivileged

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewhall.app import Stop
 from crewhall.errors import Cancelled, Failure, InvalidInput, NotFound, TimedOut, Unavailable
 from crewhall.outside.child_pipes import Kept
 from crewhall.outside.run import Ended, run, run_long
+from crewhall.stop import Stop
 from tests.conftest import eventually
 from tests.outside.marks import with_variable
 

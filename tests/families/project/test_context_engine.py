@@ -14,13 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crewhall.app import Call, Hub, Stop
+from crewhall.app import Call, Hub
 from crewhall.cache import Kept, mark
 from crewhall.errors import Cancelled, InvalidInput, Unavailable
 from crewhall.families.all import registry
 from crewhall.families.project.context import SECONDS
 from crewhall.families.project.tools_context import get_project_context
 from crewhall.outside.tokens import count
+from crewhall.stop import Stop
 from crewhall.tool import Family, Registry, Told
 from tests.conftest import eventually, settings_for
 from tests.families.project.contexts import asking, lines, reason

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from crewhall.app import Hub, Origin, Stop
+from crewhall.app import Hub, Origin
 from crewhall.errors import Cancelled, Failure, Forbidden, InvalidInput, InvalidState, NotFound, PathOutsideRoot
 from crewhall.identity import OPERATOR
 from crewhall.outside.repository_paths import identity_of
+from crewhall.stop import Stop
 from tests.conftest import eventually
 from tests.outside.marks import with_variable
 from tests.sizes import size

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from crewhall.app import NOWHERE, Hub, Origin, Progress, Stop
+from crewhall.app import NOWHERE, Hub, Origin, Progress
 from crewhall.errors import Failure
 from crewhall.fakehosts.faults import Fault
 from crewhall.fakehosts.gitea import Gitea
@@ -20,6 +20,7 @@ from crewhall.fakehosts.host import Exchange
 from crewhall.fakehosts.state import Repository
 from crewhall.families.all import registry
 from crewhall.identity import Actor
+from crewhall.stop import Stop
 from crewhall.store.transaction import Row
 from tests.conftest import BOTH, Clock, settings_for
 from tests.families.work.halls import sql

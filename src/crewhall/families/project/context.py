@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 
-from crewhall.app import Call, Part
+from crewhall.app import Call
 from crewhall.errors import Failure, InvalidInput, TimedOut
 from crewhall.families.project.model_context import Missing, ProjectContext
 from crewhall.families.project.rules_context import Heard, fitted, plain, visible
 from crewhall.outside.files import opened
+from crewhall.stop import Part
 from crewhall.tool import Source, Told
 
 SECONDS = 5.0  # after which nobody waits for a source any more

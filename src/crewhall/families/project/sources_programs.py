@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from functools import partial
 
-from crewhall.app import Call, Part
+from crewhall.app import Call
 from crewhall.cache import mark
 from crewhall.errors import NotFound
 from crewhall.families.project.family import project
@@ -11,6 +11,7 @@ from crewhall.families.project.rules_file import refuse_secret
 from crewhall.outside.docker import SECONDS, containers_of, log_of
 from crewhall.outside.just import Recipe, program, recipes
 from crewhall.outside.justfiles import Check, justfiles
+from crewhall.stop import Part
 from crewhall.tool import Told
 
 RECIPES = 200

@@ -9,7 +9,7 @@ import itertools
 import json
 from dataclasses import dataclass
 
-from crewhall.app import Call, Stop
+from crewhall.app import Call
 from crewhall.errors import Failure
 from crewhall.families.pulls.journal import Entry, begin, beside, busy, second
 from crewhall.families.pulls.providers import host as host_of
@@ -19,6 +19,7 @@ from crewhall.families.pulls.rules_rival import Rival, rivals
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.model import Change, FileChange, Pull, Repository
 from crewhall.outside.hosting.wire import Access
+from crewhall.stop import Stop
 
 UNDO_SECONDS = 30.0
 MOST_RIVALS = 10  # pulls with the same files that the host is asked about

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from crewhall.app import Call, Stop
+from crewhall.app import Call
 from crewhall.config import Settings, said
 from crewhall.errors import Failure, InvalidInput, Unavailable
 from crewhall.families.pulls.rules_remote import Remote, is_at, read_remote, web_address
@@ -23,6 +23,7 @@ from crewhall.outside.hosting import gitea, github
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.wire import Access, Patience
 from crewhall.outside.repository_paths import place_of
+from crewhall.stop import Stop
 
 TITLES = {"github": "GitHub", "gitea": "Gitea"}
 SET_UP = {

@@ -7,7 +7,7 @@ A host that did not answer may do what it was asked minutes later, so it is look
 import logging
 from contextlib import suppress
 
-from crewhall.app import Hub, Stop, Tick
+from crewhall.app import Hub, Tick
 from crewhall.errors import Failure
 from crewhall.families.pulls.family import pulls
 from crewhall.families.pulls.journal import FORGET_MS, LAST_LOOK_MS, LEASE_MS, Entry, left_behind, taken
@@ -15,6 +15,7 @@ from crewhall.families.pulls.providers import accesses, reached
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.model import Pull, Repository
 from crewhall.outside.hosting.wire import Patience
+from crewhall.stop import Stop
 
 EVERY_SECONDS = 30.0
 AT_ONCE = 10

@@ -10,13 +10,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import combinations
 
-from crewhall.app import Call, Part, Stop
+from crewhall.app import Call
 from crewhall.errors import Failure, Unavailable
 from crewhall.families.work.model_task import FINISHED
 from crewhall.families.work.model_workspace import BaseClash, Clash, Forecast, Unreadable
 from crewhall.families.work.texts import fitting
 from crewhall.outside import forecast
 from crewhall.outside.git import opened
+from crewhall.stop import Part, Stop
 from crewhall.store.transaction import Row
 
 MOST = 40  # workspaces in one forecast: 780 pairs

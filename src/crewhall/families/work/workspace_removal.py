@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from crewhall.app import Call, Part, Stop, Tick
+from crewhall.app import Call, Tick
 from crewhall.errors import Failure, TimedOut, Unavailable
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import locked
@@ -18,6 +18,7 @@ from crewhall.outside.git import Repository, opened
 from crewhall.outside.removal import remove_worktree
 from crewhall.outside.worktrees import at
 from crewhall.serving import close_of_workspace
+from crewhall.stop import Part, Stop
 from crewhall.store.transaction import Look, Row, Tx
 
 TO_REMOVE = ("wanted", "made")  # worktrees that are the hall's own, and there or half made

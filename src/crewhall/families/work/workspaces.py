@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from crewhall.app import Call, Hub, Part
+from crewhall.app import Call, Hub
 from crewhall.errors import (
     Cancelled,
     Conflict,
@@ -43,6 +43,7 @@ from crewhall.outside.git import Repository, opened
 from crewhall.outside.repository_paths import is_directory
 from crewhall.outside.worktrees import Added, add_worktree, at, true_path, worktrees
 from crewhall.serving import open_worktree
+from crewhall.stop import Part
 from crewhall.store.transaction import Row, Tx
 
 OVER = ("completed", "abandoned")  # workflows in which nothing is done any more
