@@ -17,19 +17,15 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future, wait
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
+
+from crewhall.stop import Stop
 
 MOST = 256  # answers that are kept
 TICK = 0.05
 SETTLED_NS = 2_000_000_000  # a file that was written just now may change once more within one tick of its clock
 Name = tuple[str, ...]
 ValueT = TypeVar("ValueT")
-
-
-class Stop(Protocol):
-    """Whether the caller still wants the answer; it raises a Failure when not."""
-
-    def check(self) -> None: ...
 
 
 class Kept:

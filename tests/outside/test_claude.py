@@ -25,6 +25,7 @@ from crewhall.outside.claude import (
     version,
 )
 from crewhall.outside.run import Ended
+from crewhall.stop import Stop
 
 USAGE = {"input_tokens": 3, "output_tokens": 5, "cache_read_input_tokens": 20, "cache_creation_input_tokens": 100}
 GOOD: dict[str, Any] = {
@@ -272,18 +273,11 @@ def test_who_answers_is_told_by_program_words_and_variables(tmp_path: Path) -> N
     assert "x" * 20 not in json.dumps([plain, others])
 
 
-class Never:
-    """A caller who waits for ever."""
-
-    def check(self) -> None: ...
-    def wait(self, seconds: float, /) -> None: ...
-
-
 def test_a_real_run_gets_its_prompt_by_stdin_and_what_it_says_is_heard() -> None:
     script = f"""test "$(cat)" = 'is it | so?' && test -z "$CREWHALL_TOKEN" && printf %s '{LINE}'"""
-    said = ask(Cli(("sh", "-c", script)), "is it | so?", cwd="/", seconds=20, stop=Never())
+    said = ask(Cli(("sh", "-c", script)), "is it | so?", cwd="/", seconds=20, stop=Stop())
     assert (said.text, said.usage, said.seconds > 0) == ("the answer", SPENT, True)
-    half = ask(Cli(("sh", "-c", "cat >&2; exit 4")), "\ud800", cwd="/", seconds=20, stop=Never())
+    half = ask(Cli(("sh", "-c", "cat >&2; exit 4")), "\ud800", cwd="/", seconds=20, stop=Stop())
     assert half.problem == "exit code 4: ?"
 
 
@@ -292,7 +286,7 @@ def test_what_outlives_it_does_not_answer_in_its_place() -> None:
     other = json.dumps(GOOD | {"result": "another answer"})
     waits = "trap '' TERM; while kill -0 $$ 2>/dev/null; do :; done"
     script = f"""({waits}; printf '%s\\n' '{other}') & printf '%s\\n' '{LINE}'"""
-    said = ask(Cli(("sh", "-c", script)), "", cwd="/", seconds=20, stop=Never())
+    said = ask(Cli(("sh", "-c", script)), "", cwd="/", seconds=20, stop=Stop())
     assert said.text == "the answer" or said.is_garbage, "it may have been ended before it spoke"
 
 
@@ -300,18 +294,18 @@ def test_what_it_logs_in_by_is_not_told_even_if_it_tells(monkeypatch: pytest.Mon
     key = "any-letters-at-all"
     monkeypatch.setenv("ANTHROPIC_API_KEY", key)
     said = ask(
-        Cli(("sh", "-c", "echo $ANTHROPIC_API_KEY | tee /dev/stderr; exit 1")), "", cwd="/", seconds=20, stop=Never()
+        Cli(("sh", "-c", "echo $ANTHROPIC_API_KEY | tee /dev/stderr; exit 1")), "", cwd="/", seconds=20, stop=Stop()
     )
     assert said.problem == "exit code 1: [secret: ANTHROPIC_API_KEY]"
     script = f"""printf '{LINE}' | sed "s/the answer/$ANTHROPIC_API_KEY/" """
-    assert ask(Cli(("sh", "-c", script)), "", cwd="/", seconds=20, stop=Never()).text == "[secret: ANTHROPIC_API_KEY]"
+    assert ask(Cli(("sh", "-c", script)), "", cwd="/", seconds=20, stop=Stop()).text == "[secret: ANTHROPIC_API_KEY]"
 
 
 def test_a_cli_that_is_not_there_or_says_nothing_is_told_apart() -> None:
     with pytest.raises(Unavailable, match="the Claude CLI is not there") as refused:
-        version(Cli(("no-such-claude",)), "/", Never())
+        version(Cli(("no-such-claude",)), "/", Stop())
     assert "judge.command" in str(refused.value.hint)
     for script, why in (("exit 0", "exit code 0"), ("echo so; exit 3", "exit code 3: so"), ("kill -9 $$", "signal 9")):
         with pytest.raises(InvalidState, match=f"--version failed: {why}"):
-            version(Cli(("sh", "-c", script)), "/", Never())
-    assert version(Cli(("printf", "9.9 (Stand-in)\nmore%s")), "/", Never()) == "9.9 (Stand-in)"
+            version(Cli(("sh", "-c", script)), "/", Stop())
+    assert version(Cli(("printf", "9.9 (Stand-in)\nmore%s")), "/", Stop()) == "9.9 (Stand-in)"

@@ -29,8 +29,9 @@ from typing import Any
 from crewhall.config import SECRET as SECRET_VARIABLE
 from crewhall.config import for_others
 from crewhall.errors import InvalidState, Unavailable
-from crewhall.outside.run import Ended, Stop, run_long
+from crewhall.outside.run import Ended, run_long
 from crewhall.outside.strict_json import strict_json
+from crewhall.stop import Stop
 
 READ_ONLY = ("Read", "Grep", "Glob")
 SECRET = (  # by name; `project.allow` does not count here

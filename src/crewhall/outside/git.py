@@ -22,7 +22,8 @@ from functools import cache
 
 from crewhall.errors import Failure, InvalidInput, InvalidState, LimitExceeded, TimedOut, Unavailable
 from crewhall.outside.hostile_repository import refuse_planted
-from crewhall.outside.run import Ended, Stop, run
+from crewhall.outside.run import Ended, run
+from crewhall.stop import Stop
 
 LEAST_GIT = (2, 31)  # from which on it lists locks of worktrees, without which a half-made one looks like any other
 MOST_BYTES = 64_000_000  # of one answer of git

@@ -24,7 +24,8 @@ from crewhall.config import for_others
 from crewhall.errors import Failure, InvalidState, LimitExceeded, Unavailable
 from crewhall.outside.files import opened, pieces
 from crewhall.outside.justfiles import Check, justfiles
-from crewhall.outside.run import Ended, Heard, Stop, run, run_long
+from crewhall.outside.run import Ended, Heard, run, run_long
+from crewhall.stop import Stop
 
 LIST_SECONDS = 20.0
 LIST_BYTES = 8_000_000

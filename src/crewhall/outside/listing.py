@@ -30,7 +30,7 @@ from typing import Literal
 from crewhall.errors import Failure, InvalidState, LimitExceeded, Unavailable
 from crewhall.outside.files import Found
 from crewhall.outside.git import git, refusal
-from crewhall.outside.run import Stop
+from crewhall.stop import Stop
 
 Kind = Literal["file", "directory", "symlink", "other"]
 MOST_NAMES = 1_000_000  # in one directory

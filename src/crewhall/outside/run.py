@@ -18,11 +18,11 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from crewhall.errors import InvalidInput, NotFound, TimedOut, Unavailable
 from crewhall.outside.child_pipes import Talk
 from crewhall.outside.leftovers import Strays, new_mark
+from crewhall.stop import Stop
 
 GRACE = 2.0  # seconds between the request to end and the kill
 TICK = 0.05  # seconds between two looks at whether the caller has given up
@@ -31,13 +31,6 @@ LOOK = 0.005  # seconds between two looks for strays
 MISSES = 8  # looks in a row that find no stray, but may have missed one
 NEWS = 1.0  # seconds between two reports of what a child says
 Heard = Callable[[int, str], None]  # is told the bytes so far and the last line
-
-
-class Stop(Protocol):
-    """Whether the caller still wants the result; both raise a Failure when not."""
-
-    def check(self) -> None: ...
-    def wait(self, seconds: float, /) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -23,15 +23,17 @@ from crewhall.families.judge.rules_prompt import visible
 from crewhall.families.judge.rules_report import report_files
 from crewhall.outside.claude import Cli, Said, ask, program
 from crewhall.outside.files import opened, way_to
+from crewhall.stop import Stop
 
 TELL = 5.0  # seconds between two reports of progress
 Make = Callable[[], Question]
 
 
-class Telling:
+class Telling(Stop):
     """A call's stop that also tells, whenever it is asked, for how long the answer has been waited for."""
 
     def __init__(self, call: Call, limit: float) -> None:
+        super().__init__()
         self._call, self._limit = call, limit
         self._began, self._said = time.monotonic(), 0.0
         self._every = min(TELL, call.settings["tool.progress"] / 2)
@@ -44,7 +46,7 @@ class Telling:
             told = f"Claude has been at it for {seconds:.0f} s of at most {self._limit:.0f} s"
             self._call.progress(time.perf_counter() - self._call.started_at, None, told)
 
-    def wait(self, seconds: float, /) -> None:
+    def wait(self, seconds: float) -> None:
         self.check()
         self._call.stop.wait(seconds)
 

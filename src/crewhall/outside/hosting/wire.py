@@ -20,15 +20,15 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx2
 from pydantic import TypeAdapter, ValidationError
 
 from crewhall.errors import Conflict, Failure, Forbidden, InvalidInput, LimitExceeded, NotFound, Unavailable
-from crewhall.outside import run
 from crewhall.outside.hosting.answers import Answer, asked_wait, has_more, items_of, redirect_of, words_of
+from crewhall.stop import Stop
 
 ATTEMPTS = 5
 REDIRECTS = 3
@@ -41,13 +41,6 @@ MOST_PAGES = 1000
 NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
 ModelT = TypeVar("ModelT")
 log = logging.getLogger(__name__)
-
-
-class Stop(run.Stop, Protocol):
-    """The same, and how long the caller has."""
-
-    @property
-    def seconds_left(self) -> float | None: ...
 
 
 class Unsure(Unavailable):
