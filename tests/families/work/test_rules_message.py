@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewhall.errors import Forbidden, InvalidInput, NotFound
-from crewhall.families.work.rules_message import (
+from crewhall.families.work.message.rules import (
     LISTED_BYTES,
     LISTED_LETTERS,
     LISTED_MOST,

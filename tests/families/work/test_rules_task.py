@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewhall.errors import Failure, InvalidInput, InvalidState, InvalidTransition, TaskBlocked
-from crewhall.families.work.model_task import TASK_STATUSES, TaskStatus, WorkflowStatus, shown_status
-from crewhall.families.work.rules_task import (
+from crewhall.families.work.task.model import TASK_STATUSES, TaskStatus, WorkflowStatus, shown_status
+from crewhall.families.work.task.rules import (
     overlap,
     recommended,
     refuse_incapable,

@@ -9,7 +9,7 @@ from pydantic import Field
 from crewhall.declaration import Suggest
 from crewhall.families.work.family import work
 from crewhall.families.work.model import AgentId, Cursor, Name, Role, Runtime, TaskId, Word
-from crewhall.families.work.model_task import MaxParallel, SourceType, WorkflowId
+from crewhall.families.work.task.model import MaxParallel, SourceType, WorkflowId
 
 # What other agents wrote reaches the reader of a list; it must not pass for the person's own words.
 MANNERS = """\
