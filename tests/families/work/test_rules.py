@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crewhall.bounded import LIST_BYTES, stored
 from crewhall.errors import InvalidInput, LimitExceeded
 from crewhall.families.work.model import Repository
 from crewhall.families.work.rules import (
@@ -13,7 +14,6 @@ from crewhall.families.work.rules import (
     repository_path,
     status_after_beat,
 )
-from crewhall.families.work.texts import LIST_BYTES, stored
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crewhall.bounded import WHOLE_BYTES
 from crewhall.errors import Forbidden, InvalidInput, NotFound
 from crewhall.families.work.message.rules import (
     LISTED_BYTES,
@@ -27,7 +28,6 @@ from crewhall.families.work.message.rules import (
     total,
     undelivered,
 )
-from crewhall.families.work.texts import WHOLE_BYTES
 from crewhall.identity import OPERATOR, Actor
 
 ADA = Actor("agent", "ag_ada")

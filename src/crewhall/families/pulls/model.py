@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from crewhall.bounded import fitting
 from crewhall.errors import InvalidInput
 from crewhall.families.pulls.rules_status import checks_state
-from crewhall.families.work.texts import fitting
 from crewhall.outside.hosting.model import Check, FileChange, Pull, PullDetail, PullFile, Review
 from crewhall.tool import Result
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 from pydantic_core import from_json, to_json
 
+from crewhall.bounded import WHOLE_BYTES, Cut, cut
 from crewhall.declaration import Acting, Suggest
-from crewhall.families.work.texts import WHOLE_BYTES, Cut, cut
 from crewhall.store.transaction import Row
 from crewhall.tool import Result
 

@@ -3,8 +3,8 @@
 import posixpath
 from collections.abc import Iterable
 
+from crewhall.bounded import ItemT, fitting
 from crewhall.errors import InvalidInput, LimitExceeded
-from crewhall.families.work.texts import ItemT, fitting
 
 METADATA_BYTES = 16_000
 REPOSITORY_BYTES = 2_000  # of a path that is looked up; PostgreSQL finds nothing by a text over 2,704

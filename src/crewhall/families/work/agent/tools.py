@@ -8,6 +8,7 @@ Agents: who is in the hall (seed 003, agent management).
 import json
 
 from crewhall.app import Call
+from crewhall.bounded import stored
 from crewhall.declaration import KEEP
 from crewhall.errors import Conflict, InvalidInput
 from crewhall.families.work.claim.leases import lease_from, lease_ms, put_all_back
@@ -37,7 +38,6 @@ from crewhall.families.work.model import (
     WorkspacePath,
 )
 from crewhall.families.work.rules import METADATA_BYTES, page, refuse_more_agents, status_after_beat
-from crewhall.families.work.texts import stored
 from crewhall.identity import make_token, new_id
 from crewhall.store.transaction import Row, Tx
 from crewhall.tool import OPERATOR

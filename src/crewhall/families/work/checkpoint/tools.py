@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call
+from crewhall.bounded import fitting, stored
 from crewhall.families.work.checkpoint.record import add_checkpoint
 from crewhall.families.work.claim.leases import task_to_write
 from crewhall.families.work.family import work
@@ -22,7 +23,6 @@ from crewhall.families.work.task.model import (
     Text,
 )
 from crewhall.families.work.task.tools import writer
-from crewhall.families.work.texts import fitting, stored
 
 
 @work.tool("checkpoint_add", changes=True, creates=True, profiles=("worker", "coordinator", "standard"))

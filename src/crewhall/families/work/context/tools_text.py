@@ -5,9 +5,9 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call
+from crewhall.bounded import WHOLE_BYTES, cut
 from crewhall.errors import InvalidInput, NotFound
 from crewhall.families.work.family import work
-from crewhall.families.work.texts import WHOLE_BYTES, cut
 from crewhall.tool import Result
 
 # What may be long in a thing, by its id's prefix; and the query that gets it.

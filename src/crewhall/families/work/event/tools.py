@@ -6,12 +6,12 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call
+from crewhall.bounded import fitting
 from crewhall.errors import InvalidInput
 from crewhall.families.work.family import work
 from crewhall.families.work.model import Calls, Cursor, Event, Events, Limit, LoggedCall, Word
 from crewhall.families.work.rules import page
 from crewhall.families.work.task.model import PageCursor
-from crewhall.families.work.texts import fitting
 from crewhall.store.events import events_after
 
 

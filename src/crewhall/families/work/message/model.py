@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from crewhall.bounded import Cut
 from crewhall.declaration import Suggest
 from crewhall.families.work.model import LiveStatus, Role, Runtime
-from crewhall.families.work.texts import Cut
 from crewhall.tool import Result
 
 MessageType = Literal["task_assignment", "status_update", "query", "response", "notification"]

@@ -7,10 +7,10 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from crewhall.bounded import WHOLE_BYTES, Cut, cut, stored
 from crewhall.errors import Forbidden, InvalidInput
 from crewhall.families.work.lookup import no_such
 from crewhall.families.work.message.model import SUBJECT_LETTERS, URGENCY, Message
-from crewhall.families.work.texts import WHOLE_BYTES, Cut, cut, stored
 from crewhall.identity import Actor
 from crewhall.store.transaction import Row
 

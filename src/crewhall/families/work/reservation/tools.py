@@ -15,6 +15,7 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call, Tick
+from crewhall.bounded import fitting, short_list
 from crewhall.errors import InvalidInput
 from crewhall.families.work.claim.leases import lease_from
 from crewhall.families.work.family import work
@@ -34,7 +35,6 @@ from crewhall.families.work.reservation.model import (
 )
 from crewhall.families.work.reservation.rules import WHOLE, Ground, refuse_more_reserved, reserved_path
 from crewhall.families.work.rules import page, status_after_beat
-from crewhall.families.work.texts import fitting, short_list
 from crewhall.identity import new_id
 from crewhall.outside.repository_paths import below_top, is_directory, place_of
 from crewhall.store.transaction import Row, Tx

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import from_json
 
+from crewhall.bounded import LIST_TEXT_BYTES, WHOLE_BYTES, Cut, cut
 from crewhall.declaration import Suggest
 from crewhall.families.work.model import Name, Path, Word
-from crewhall.families.work.texts import LIST_TEXT_BYTES, WHOLE_BYTES, Cut, cut
 from crewhall.families.work.workspace.model import Place
 from crewhall.store.transaction import Row
 from crewhall.tool import Result

@@ -5,9 +5,9 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
+from crewhall.bounded import ItemT, fitting
 from crewhall.errors import InvalidInput
 from crewhall.families.work.task.model import Near, Task, TaskSummary
-from crewhall.families.work.texts import ItemT, fitting
 from crewhall.store.transaction import Row, Tx
 
 LISTED = 200  # tasks read for one page

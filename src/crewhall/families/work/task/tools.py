@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call
+from crewhall.bounded import LIST_BYTES, WHOLE_BYTES, fitting, stored
 from crewhall.errors import InvalidState, InvalidTransition
 from crewhall.families.work.checkpoint.record import add_checkpoint
 from crewhall.families.work.claim.leases import (
@@ -55,7 +56,6 @@ from crewhall.families.work.task.rules import (
     refuse_unclaimable,
     stale,
 )
-from crewhall.families.work.texts import LIST_BYTES, WHOLE_BYTES, fitting, stored
 from crewhall.families.work.workflow.plans import restand
 from crewhall.families.work.workspace.creation import place_for
 from crewhall.families.work.workspace.model import Place

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic_core import from_json
 
+from crewhall.bounded import LIST_TEXT_BYTES, Cut, cut, fitting
 from crewhall.declaration import Suggest
 from crewhall.families.work.task.model import Complexity, Given, PlannedTask, Short, Text
-from crewhall.families.work.texts import LIST_TEXT_BYTES, Cut, cut, fitting
 from crewhall.store.transaction import Row
 from crewhall.tool import Result
 

@@ -11,6 +11,7 @@ from pydantic import Field
 from pydantic_core import from_json
 
 from crewhall.app import Call
+from crewhall.bounded import stored
 from crewhall.errors import InvalidInput, InvalidState, LimitExceeded
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import found, locked
@@ -40,7 +41,6 @@ from crewhall.families.work.template.rules import (
     refuse_blow_up,
     refuse_unsound,
 )
-from crewhall.families.work.texts import stored
 from crewhall.families.work.workflow.plans import MOST_EDGES, plan_text
 from crewhall.families.work.workflow.tools import begin_workflow, give_plan, repository_of
 from crewhall.identity import new_id

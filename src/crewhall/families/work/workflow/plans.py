@@ -8,9 +8,9 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from crewhall.bounded import CARGO_BYTES, stored
 from crewhall.errors import LimitExceeded
 from crewhall.families.work.task.model import FINISHED, PlannedTask
-from crewhall.families.work.texts import CARGO_BYTES, stored
 from crewhall.families.work.workflow.rules_plan import MINUTES, Standing, Step, refuse_misnamed, standings
 from crewhall.identity import new_id
 from crewhall.store.transaction import Row, Tx

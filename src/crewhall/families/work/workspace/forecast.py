@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from crewhall.app import Call
+from crewhall.bounded import fitting
 from crewhall.errors import Failure, Unavailable
 from crewhall.families.work.task.model import FINISHED
-from crewhall.families.work.texts import fitting
 from crewhall.families.work.workspace.model import BaseClash, Clash, Forecast, Unreadable
 from crewhall.outside import forecast
 from crewhall.outside.git import opened
