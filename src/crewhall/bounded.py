@@ -7,9 +7,9 @@ No answer of any tool may flood its reader's memory; `text_read` gives the rest,
 import json
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, islice
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from pydantic_core import from_json
 
 from crewhall.errors import InvalidInput
@@ -20,6 +20,8 @@ WHOLE_BYTES = 24_000  # of the texts of one thing on its own
 CARGO_BYTES = 64_000  # of an object that the hall keeps
 
 ItemT = TypeVar("ItemT", bound=BaseModel)
+Limit = Annotated[int, Field(ge=1, le=500, description="How many at the most.")]
+Offset = Annotated[int, Field(ge=0, le=1_000_000_000, description="How many to pass over.")]
 Cut = dict[str, int]  # how many characters of which field were left out; of a list, how many items
 
 
@@ -105,3 +107,10 @@ def fitting(items: Iterable[ItemT], most: int = LIST_BYTES) -> list[ItemT]:
             break
         kept.append(item)
     return kept
+
+
+def page(items: Iterable[ItemT], total: int, offset: int) -> tuple[list[ItemT], int | None]:
+    """As many items as fit in a list's bytes, one at least, and where the next page begins."""
+    kept = fitting(items)
+    end = offset + len(kept)
+    return kept, end if kept and end < total else None

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewhall.errors import Failure, InvalidInput, InvalidState, InvalidTransition, TaskBlocked
-from crewhall.families.work.task.model import TASK_STATUSES, TaskStatus, WorkflowStatus, shown_status
+from crewhall.families.work.task.model import TASK_STATUSES, TaskStatus, shown_status
 from crewhall.families.work.task.rules import (
     overlap,
     recommended,
@@ -21,6 +21,7 @@ from crewhall.families.work.task.rules import (
     remaining_ms,
     stale,
 )
+from crewhall.families.work.workflow.model import WorkflowStatus
 
 WORKFLOW_STATUSES: tuple[str, ...] = get_args(WorkflowStatus)
 STORED = tuple(status for status in TASK_STATUSES if status != "blocked")

@@ -17,7 +17,7 @@ from crewhall.edges.hub import dispatch, logs
 from crewhall.edges.web.pages import make_link
 from crewhall.errors import Forbidden
 from crewhall.families.all import registry
-from crewhall.families.work.model import Event
+from crewhall.families.work.event.model import Event
 from crewhall.identity import OPERATOR, Credentials
 from crewhall.stop import Stop
 from crewhall.store.copy import backup, restore

@@ -6,7 +6,7 @@ from pydantic import Field
 from pydantic_core import from_json
 
 from crewhall.app import Call
-from crewhall.bounded import cut
+from crewhall.bounded import cut, page
 from crewhall.errors import InvalidState, NotFound, Unavailable
 from crewhall.families.judge.contract import contract_at, workflow_of
 from crewhall.families.judge.family import judge
@@ -45,7 +45,6 @@ from crewhall.families.judge.report_files import place_for
 from crewhall.families.judge.report_store import TIMED_OUT
 from crewhall.families.judge.rules_report import JSON, MD, markdown
 from crewhall.families.judge.run import answer, cli_of
-from crewhall.families.work.rules import page
 from crewhall.outside.claude import version
 
 COORDINATORS: dict[str, Any] = {"who": ("operator", "coordinator"), "profiles": ("coordinator",)}  # seed 004 §4

@@ -4,7 +4,7 @@ from itertools import islice
 from typing import Literal
 
 from crewhall.app import Call
-from crewhall.bounded import cut, fitting
+from crewhall.bounded import cut, fitting, page
 from crewhall.errors import Failure, InvalidInput
 from crewhall.families.pulls.family import pulls
 from crewhall.families.pulls.model import (
@@ -34,7 +34,6 @@ from crewhall.families.pulls.rules_change import branch_name, refuse_base, refus
 from crewhall.families.pulls.rules_remote import refuse_names
 from crewhall.families.pulls.rules_scope import refuse_clashing, refuse_out_of_scope
 from crewhall.families.pulls.tiers import is_dry_run, tier_of, told_tier
-from crewhall.families.work.rules import page
 from crewhall.outside.hosting.wire import Access
 from crewhall.stop import Part
 

@@ -8,36 +8,30 @@ Agents: who is in the hall (seed 003, agent management).
 import json
 
 from crewhall.app import Call
-from crewhall.bounded import stored
+from crewhall.bounded import Limit, Offset, page, stored
 from crewhall.declaration import KEEP
 from crewhall.errors import Conflict, InvalidInput
-from crewhall.families.work.claim.leases import lease_from, lease_ms, put_all_back
-from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found, locked
-from crewhall.families.work.model import (
+from crewhall.families.work.agent.model import (
     Agent,
-    AgentId,
     Agents,
     AgentStatus,
     AgentToken,
     AgentType,
     Beat,
     Capabilities,
-    Done,
-    Limit,
     LiveStatus,
-    Me,
     Metadata,
-    Name,
-    Offset,
     Registered,
     Revoked,
     Role,
     Runtime,
-    TaskId,
     WorkspacePath,
 )
-from crewhall.families.work.rules import METADATA_BYTES, page, refuse_more_agents, status_after_beat
+from crewhall.families.work.agent.rules import METADATA_BYTES, refuse_more_agents, status_after_beat
+from crewhall.families.work.claim.leases import lease_from, lease_ms, put_all_back
+from crewhall.families.work.family import work
+from crewhall.families.work.lookup import found, locked
+from crewhall.families.work.model import AgentId, Done, Me, Name, TaskId
 from crewhall.identity import make_token, new_id
 from crewhall.store.transaction import Row, Tx
 from crewhall.tool import OPERATOR

@@ -10,7 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from crewhall.bounded import Cut
-from crewhall.families.work.task.model import Cargo, Checkpoint, Given, SourceType, TaskStatus, WorkflowStatus
+from crewhall.families.work.checkpoint.model import Checkpoint
+from crewhall.families.work.model import Cargo, Given
+from crewhall.families.work.task.model import TaskStatus
+from crewhall.families.work.workflow.model import SourceType, WorkflowStatus
 from crewhall.tool import Result
 
 MaxTokens = Annotated[int, Field(ge=500, le=1_000_000, description="Of the answer; above 20000 counts as that.")]

@@ -12,8 +12,7 @@ from crewhall.families.work.context.model import Context, Include, MaxTokens, Su
 from crewhall.families.work.context.summary import in_markdown, summary_of
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import found
-from crewhall.families.work.model import AgentId, TaskId
-from crewhall.families.work.task.model import WorkflowId
+from crewhall.families.work.model import AgentId, TaskId, WorkflowId
 from crewhall.outside import tokens
 from crewhall.store.transaction import Tx
 from crewhall.token_budget import cost

@@ -6,12 +6,11 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import fitting
+from crewhall.bounded import Limit, fitting, page
 from crewhall.errors import InvalidInput
+from crewhall.families.work.event.model import Calls, Cursor, Event, Events, LoggedCall
 from crewhall.families.work.family import work
-from crewhall.families.work.model import Calls, Cursor, Event, Events, Limit, LoggedCall, Word
-from crewhall.families.work.rules import page
-from crewhall.families.work.task.model import PageCursor
+from crewhall.families.work.model import PageCursor, Word
 from crewhall.store.events import events_after
 
 

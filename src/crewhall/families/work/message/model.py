@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from crewhall.bounded import Cut
 from crewhall.declaration import Suggest
-from crewhall.families.work.model import LiveStatus, Role, Runtime
+from crewhall.families.work.agent.model import LiveStatus, Role, Runtime
 from crewhall.tool import Result
 
 MessageType = Literal["task_assignment", "status_update", "query", "response", "notification"]

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from crewhall.app import Call
-from crewhall.bounded import fitting
+from crewhall.bounded import Limit, fitting
 from crewhall.errors import NotFound
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import no_such
@@ -52,8 +52,7 @@ from crewhall.families.work.message.rules import (
     thread_start,
     total,
 )
-from crewhall.families.work.model import Done, Limit, Me, TaskId
-from crewhall.families.work.task.model import PageCursor, WorkflowId
+from crewhall.families.work.model import Done, Me, PageCursor, TaskId, WorkflowId
 from crewhall.identity import new_id
 from crewhall.store.transaction import Row, Tx
 

@@ -4,9 +4,11 @@ import posixpath
 from dataclasses import dataclass
 
 from crewhall.app import Call
+from crewhall.bounded import Limit, Offset, page
 from crewhall.families.work.family import work
-from crewhall.families.work.model import Limit, Name, Offset, Path, Repositories, Repository, RepositoryId
-from crewhall.families.work.rules import page, repository_path
+from crewhall.families.work.model import Name, Path
+from crewhall.families.work.repository.model import Repositories, Repository, RepositoryId
+from crewhall.families.work.repository.rules import repository_path
 from crewhall.identity import new_id
 from crewhall.outside.repository_paths import repository_root
 from crewhall.store.transaction import Tx

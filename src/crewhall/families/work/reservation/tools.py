@@ -15,12 +15,13 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call, Tick
-from crewhall.bounded import fitting, short_list
+from crewhall.bounded import Limit, Offset, fitting, page, short_list
 from crewhall.errors import InvalidInput
+from crewhall.families.work.agent.rules import status_after_beat
 from crewhall.families.work.claim.leases import lease_from
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import found, locked, no_such
-from crewhall.families.work.model import AgentId, Limit, Me, Offset, Path, TaskId
+from crewhall.families.work.model import AgentId, Me, Path, TaskId
 from crewhall.families.work.repository.tools import site_of
 from crewhall.families.work.reservation.model import (
     FileConflict,
@@ -34,7 +35,6 @@ from crewhall.families.work.reservation.model import (
     Seconds,
 )
 from crewhall.families.work.reservation.rules import WHOLE, Ground, refuse_more_reserved, reserved_path
-from crewhall.families.work.rules import page, status_after_beat
 from crewhall.identity import new_id
 from crewhall.outside.repository_paths import below_top, is_directory, place_of
 from crewhall.store.transaction import Row, Tx

@@ -13,7 +13,8 @@ from itertools import islice
 from types import MappingProxyType
 
 from crewhall.errors import InvalidInput, InvalidState, InvalidTransition, StaleClaim, TaskBlocked
-from crewhall.families.work.task.model import FINISHED, WorkflowStatus, shown_status
+from crewhall.families.work.task.model import FINISHED, shown_status
+from crewhall.families.work.workflow.model import WorkflowStatus
 from crewhall.store.transaction import Row
 
 WORKFLOW_NEXT: dict[str, tuple[WorkflowStatus, ...]] = {

@@ -10,8 +10,9 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import LIST_BYTES, WHOLE_BYTES, fitting, stored
+from crewhall.bounded import LIST_BYTES, WHOLE_BYTES, Limit, Offset, fitting, page, stored
 from crewhall.errors import InvalidState, InvalidTransition
+from crewhall.families.work.checkpoint.model import Checkpoint
 from crewhall.families.work.checkpoint.record import add_checkpoint
 from crewhall.families.work.claim.leases import (
     begin_workflow,
@@ -23,29 +24,12 @@ from crewhall.families.work.claim.leases import (
     take,
     task_to_write,
 )
+from crewhall.families.work.claim.model import Claim, Epoch
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import found
-from crewhall.families.work.model import AgentId, Done, Limit, Me, Offset, Path, TaskId
+from crewhall.families.work.model import AgentId, Cargo, Done, Me, PageCursor, Path, Short, TaskId, Text, WorkflowId
 from crewhall.families.work.repository.tools import site_of
-from crewhall.families.work.rules import page
-from crewhall.families.work.task.model import (
-    FINISHED,
-    Cargo,
-    Checkpoint,
-    Claim,
-    Epoch,
-    NewPlan,
-    PageCursor,
-    Replanned,
-    Short,
-    Task,
-    TaskList,
-    TaskPlan,
-    Tasks,
-    TaskStatus,
-    Text,
-    WorkflowId,
-)
+from crewhall.families.work.task.model import FINISHED, NewPlan, Replanned, Task, TaskList, TaskPlan, Tasks, TaskStatus
 from crewhall.families.work.task.pages import available, count_step, near, summaries, waited_for
 from crewhall.families.work.task.rules import (
     REPLANNED,

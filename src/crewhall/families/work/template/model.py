@@ -14,7 +14,8 @@ from pydantic_core import from_json
 
 from crewhall.bounded import LIST_TEXT_BYTES, Cut, cut, fitting
 from crewhall.declaration import Suggest
-from crewhall.families.work.task.model import Complexity, Given, PlannedTask, Short, Text
+from crewhall.families.work.model import Given, Short, Text
+from crewhall.families.work.task.model import Complexity, PlannedTask
 from crewhall.store.transaction import Row
 from crewhall.tool import Result
 

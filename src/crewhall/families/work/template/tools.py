@@ -11,12 +11,11 @@ from pydantic import Field
 from pydantic_core import from_json
 
 from crewhall.app import Call
-from crewhall.bounded import stored
+from crewhall.bounded import Limit, Offset, page, stored
 from crewhall.errors import InvalidInput, InvalidState, LimitExceeded
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import found, locked
-from crewhall.families.work.model import Limit, Name, Offset, Path
-from crewhall.families.work.rules import page
+from crewhall.families.work.model import Name, Path
 from crewhall.families.work.task.model import PlannedTask
 from crewhall.families.work.task.pages import names_by_task
 from crewhall.families.work.template.model import (

@@ -11,35 +11,31 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from crewhall.app import Call
+from crewhall.bounded import Limit, Offset, page
 from crewhall.errors import InvalidState, NotFound
 from crewhall.families.work.claim.leases import put_back, settle_agent
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import found, locked
-from crewhall.families.work.model import Done, Limit, Name, Offset, Path, TaskId
+from crewhall.families.work.model import Done, Name, Path, Short, TaskId, WorkflowId
 from crewhall.families.work.repository.tools import Site, make_known, site_of
-from crewhall.families.work.rules import page
-from crewhall.families.work.task.model import (
+from crewhall.families.work.task.model import PlannedTask, Task, TaskSummary
+from crewhall.families.work.task.pages import summaries, whole_tasks
+from crewhall.families.work.task.rules import refuse_workflow_step
+from crewhall.families.work.workflow.halt import refuse_lifting
+from crewhall.families.work.workflow.model import (
     AutoCreate,
     MaxParallel,
-    PlannedTask,
     PlanSet,
-    Short,
     Source,
     SourceType,
-    Task,
     TasksAdded,
-    TaskSummary,
     Workflow,
     WorkflowCreated,
-    WorkflowId,
     WorkflowPlan,
     Workflows,
     WorkflowStatus,
     WorkflowSummary,
 )
-from crewhall.families.work.task.pages import summaries, whole_tasks
-from crewhall.families.work.task.rules import refuse_workflow_step
-from crewhall.families.work.workflow.halt import refuse_lifting
 from crewhall.families.work.workflow.plans import insert_tasks, plan_text, restand
 from crewhall.identity import new_id
 from crewhall.store.transaction import Row, Tx

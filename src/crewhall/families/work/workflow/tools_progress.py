@@ -9,28 +9,21 @@ from pydantic import Field
 from pydantic_core import from_json
 
 from crewhall.app import Call
-from crewhall.bounded import cut, fitting, short_list
+from crewhall.bounded import Limit, cut, fitting, short_list
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import found, no_such
-from crewhall.families.work.model import Limit, TaskId
+from crewhall.families.work.model import PageCursor, TaskId, WorkflowId
 from crewhall.families.work.task.model import (
     FINISHED,
     TASK_STATUSES,
-    BlockedTask,
     CompletedDependency,
     Dependencies,
-    NextTask,
-    NextTasks,
-    PageCursor,
-    ParallelGroup,
-    PathTask,
     PendingDependency,
-    Progress,
-    WorkflowId,
     shown_status,
 )
 from crewhall.families.work.task.pages import cursor_of, names_by_task, numbers
 from crewhall.families.work.task.rules import RUNS, Reach, conflicts, recommended, remaining_ms
+from crewhall.families.work.workflow.model import BlockedTask, NextTask, NextTasks, ParallelGroup, PathTask, Progress
 from crewhall.families.work.workspace.forecast import clashes_between
 from crewhall.store.transaction import Row, Tx
 

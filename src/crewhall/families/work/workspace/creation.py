@@ -26,7 +26,7 @@ from crewhall.errors import (
     Unavailable,
 )
 from crewhall.families.work.lookup import found, locked
-from crewhall.families.work.rules import repository_path as spelled
+from crewhall.families.work.repository.rules import repository_path as spelled
 from crewhall.families.work.task.model import FINISHED
 from crewhall.families.work.task.rules import stale
 from crewhall.families.work.workspace.model import Place

@@ -7,13 +7,13 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call
+from crewhall.bounded import Limit, Offset, page
 from crewhall.errors import InvalidInput, NotFound
 from crewhall.families.work.claim.leases import task_to_write
+from crewhall.families.work.claim.model import Epoch
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import found, locked
-from crewhall.families.work.model import Done, Limit, Offset, Path, TaskId
-from crewhall.families.work.rules import page
-from crewhall.families.work.task.model import Epoch, WorkflowId
+from crewhall.families.work.model import Done, Path, TaskId, WorkflowId
 from crewhall.families.work.workspace.creation import Wish, create, put_task
 from crewhall.families.work.workspace.forecast import forecast_of
 from crewhall.families.work.workspace.model import (
