@@ -9,19 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewhall.errors import Failure, InvalidInput, InvalidState, InvalidTransition, TaskBlocked
+from crewhall.families.work.claim.rules import refuse_incapable, refuse_unclaimable, stale
 from crewhall.families.work.task.model import TASK_STATUSES, TaskStatus, shown_status
-from crewhall.families.work.task.rules import (
-    overlap,
+from crewhall.families.work.task.rules import refuse_task_step
+from crewhall.families.work.workflow.model import WorkflowStatus
+from crewhall.families.work.workflow.rules import (
+    Reach,
     recommended,
-    refuse_incapable,
     refuse_not_running,
-    refuse_task_step,
-    refuse_unclaimable,
     refuse_workflow_step,
     remaining_ms,
-    stale,
 )
-from crewhall.families.work.workflow.model import WorkflowStatus
 
 WORKFLOW_STATUSES: tuple[str, ...] = get_args(WorkflowStatus)
 STORED = tuple(status for status in TASK_STATUSES if status != "blocked")
@@ -191,8 +189,8 @@ def test_a_stale_writer_hears_who_holds_the_task_at_which_epoch() -> None:
 def test_files_overlap_when_they_are_the_same_one_inside_the_other_or_by_pattern(
     ours: list[str], theirs: list[str], meets: bool
 ) -> None:
-    assert overlap(ours, theirs) is meets
-    assert overlap(theirs, ours) is meets
+    assert Reach(ours).meets(Reach(theirs)) is meets
+    assert Reach(theirs).meets(Reach(ours)) is meets
 
 
 paths = st.lists(st.sampled_from(["a", "a/b", "a/b/c.py", "b", "b/*.py", "b/x.py", "c", "./c/d", "*/x.py"]), max_size=4)
@@ -200,7 +198,11 @@ paths = st.lists(st.sampled_from(["a", "a/b", "a/b/c.py", "b", "b/*.py", "b/x.py
 
 @given(paths, paths)
 def test_overlap_is_the_same_both_ways_and_with_itself(ours: list[str], theirs: list[str]) -> None:
-    assert overlap(ours, theirs) == overlap(theirs, ours) == any(overlap([a], [b]) for a in ours for b in theirs)
+    assert (
+        Reach(ours).meets(Reach(theirs))
+        == Reach(theirs).meets(Reach(ours))
+        == any(overlap([a], [b]) for a in ours for b in theirs)
+    )
     assert overlap(ours, ours) is bool(ours)
 
 

@@ -9,12 +9,11 @@ from crewhall.app import Call
 from crewhall.bounded import Limit, fitting, stored
 from crewhall.families.work.checkpoint.model import Checkpoint, CheckpointAdded, Checkpoints, CheckpointType
 from crewhall.families.work.checkpoint.record import add_checkpoint
-from crewhall.families.work.claim.leases import task_to_write
+from crewhall.families.work.claim.leases import task_to_write, writer
 from crewhall.families.work.claim.model import Epoch
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import found
 from crewhall.families.work.model import Cargo, Files, TaskId, Text
-from crewhall.families.work.task.tools import writer
 
 
 @work.tool("checkpoint_add", changes=True, creates=True, profiles=("worker", "coordinator", "standard"))

@@ -13,16 +13,15 @@ changes a task holds its workflow's row, then the agent's: always in that order,
 import json
 import logging
 
-from crewhall.app import Call, Tick
+from crewhall.app import Call
 from crewhall.config import Settings
 from crewhall.families.work.checkpoint.record import add_checkpoint
-from crewhall.families.work.family import work
+from crewhall.families.work.claim.rules import stale
 from crewhall.families.work.lookup import found, locked, no_such
 from crewhall.families.work.task.pages import count_step
-from crewhall.families.work.task.rules import UNDER_WAY, stale
+from crewhall.families.work.task.rules import UNDER_WAY
 from crewhall.store.transaction import Row, Tx
 
-EXPIRED_AT_ONCE = 50  # agents in one tick
 log = logging.getLogger(__name__)
 
 
@@ -183,13 +182,13 @@ def put_all_back(tx: Tx, agent_id: str, how: str, now: int, reason: str) -> Row:
 
     One that it claims at this very moment stays; the chore finds it.
     """
-    agent, tasks = _locked_with_tasks(tx, agent_id)
+    agent, tasks = lock_with_tasks(tx, agent_id)
     for task in tasks:
         put_back(tx, task, how, now, reason=reason)
     return agent
 
 
-def _locked_with_tasks(tx: Tx, agent_id: str) -> tuple[Row, list[Row]]:
+def lock_with_tasks(tx: Tx, agent_id: str) -> tuple[Row, list[Row]]:
     """An agent, and the tasks that it holds, with all locks that a change of them needs, in order. Raises NotFound."""
     workflows = {row["workflow_id"] for row in tx.all("tasks_of_agent", agent_id=agent_id)}
     for workflow_id in sorted(workflows):
@@ -202,53 +201,6 @@ def _locked_with_tasks(tx: Tx, agent_id: str) -> tuple[Row, list[Row]]:
 # The end of a lease
 
 
-@work.chore("presence", everywhere=True)
-def note_presence(tick: Tick) -> None:
-    """Make the leases longer of agents whose calls this hub saw, and of those whose bridges are connected to it."""
-    with tick.hub.presence.taken() as (seen, bridges):
-        if not seen and not bridges:
-            return
-        with tick.begin() as tx:
-            here = {row["id"] for row in tx.all("agents_at_bridges", bridges=json.dumps(bridges))} | set(seen)
-            for agent in tx.all("agents_lock", ids=json.dumps(sorted(here))):
-                if seen.get(agent["id"]) is not None:
-                    tx.run("agent_bridge_set", id=agent["id"], bridge=seen[agent["id"]])
-                _keep_here(tick, tx, agent)
-
-
-def _keep_here(tick: Tick, tx: Tx, agent: Row) -> None:
-    until = tick.now + lease_ms(tick.settings, beats=agent["last_heartbeat_at"] is not None)
-    back = "online" if agent["status"] == "offline" else agent["status"]
-    tx.run("agent_here", id=agent["id"], until=until, status=back)
-    if back != agent["status"]:
-        tx.event("agent.updated", agent["id"], before=agent["status"], after=back)
-
-
-@work.chore("leases")
-def expire_leases(tick: Tick) -> None:
-    """Agents whose leases are over are offline, and what they held goes back.
-
-    A hub that was away itself, or has just started, could not have heard them: it waits for one whole lease first.
-    """
-    spans = {"beats": lease_ms(tick.settings, beats=True), "lease": lease_ms(tick.settings, beats=False)}
-    with tick.hub.store.read() as look:
-        lapsed = look.all("agents_lapsed", now=tick.now, awake=tick.awake_since, limit=EXPIRED_AT_ONCE, **spans)
-    for agent in lapsed:
-        try:
-            with tick.begin() as tx:
-                _expire(tx, agent, tick.now)
-        except Exception:
-            log.exception("an agent's lease could not be ended", extra={"agent": agent["id"]})
-
-
-def _expire(tx: Tx, lapsed: Row, now: int) -> None:
-    reason = f"{lapsed['name']} ({lapsed['id']}) went quiet while it held this task; what it noted is kept."
-    agent, tasks = _locked_with_tasks(tx, lapsed["id"])
-    if agent["lease_until"] is None or agent["lease_until"] >= now:
-        return  # it is back
-    for task in tasks:
-        put_back(tx, task, "expired", now, reason=reason)
-    tx.run("reservations_drop", agent_id=agent["id"])
-    tx.run("agent_turn", id=agent["id"], status="offline", task=None, now=now)
-    if agent["status"] != "offline":
-        tx.event("agent.expired", agent["id"], before=agent["status"], after="offline")
+def writer(call: Call, task: Row) -> str | None:
+    """The agent that writes: the one whose token it is, or whoever holds the task."""
+    return call.actor.id if call.actor.kind == "agent" else task["claimed_by"]

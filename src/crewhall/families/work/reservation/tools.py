@@ -14,7 +14,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from crewhall.app import Call, Tick
+from crewhall.app import Call
 from crewhall.bounded import Limit, Offset, fitting, page, short_list
 from crewhall.errors import InvalidInput
 from crewhall.families.work.agent.rules import status_after_beat
@@ -41,7 +41,6 @@ from crewhall.store.transaction import Row, Tx
 
 NAMED = 20  # conflicts in one answer
 TOLD_BYTES = 1_000  # of the paths in an event
-FORGOTTEN = 500  # agents whose dead reservations are forgotten in one tick
 ALL = 2**31 - 1
 
 
@@ -177,17 +176,6 @@ def file_reservations(
             rows, total = met[offset : offset + limit], len(met)
     items, following = page((FileReservation.from_row(row) for row in rows), total, offset)
     return FileReservations(reservations=items, total=total, next_offset=following)
-
-
-@work.chore("reservations", seconds=600)
-def forget_reservations(tick: Tick) -> None:
-    """Reservations whose time is over are forgotten."""
-    with tick.hub.store.read() as look:
-        agents = look.all("agents_with_dead_reservations", now=tick.now, limit=FORGOTTEN)
-    for row in agents:
-        with tick.begin() as tx:
-            tx.run("agent_lock", id=row["agent_id"])
-            tx.run("reservations_dead_drop", agent_id=row["agent_id"], now=tick.now)
 
 
 # Where a path is

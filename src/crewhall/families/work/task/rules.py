@@ -1,31 +1,17 @@
 """
-Which state may follow which, who may write to a task, and which tasks go well together.
+Rules of tasks: which status may follow which. No clock, no database, no world.
 
-    workflow  planning ─▶ ready ─▶ in_progress ◀─▶ paused      in_progress ─▶ completed | failed      any ─▶ abandoned
     task      pending ─▶ planning ─▶ in_progress ◀─▶ paused    in_progress ─▶ completed | failed      pending ─▶ skipped
                  ▲───── release, expiry, replan ─────┘         failed ─▶ in_progress | skipped
 """
 
-import posixpath
-import re
-from collections.abc import Collection, Mapping, Sequence
-from itertools import islice
-from types import MappingProxyType
+from collections.abc import Sequence
 
-from crewhall.errors import InvalidInput, InvalidState, InvalidTransition, StaleClaim, TaskBlocked
-from crewhall.families.work.task.model import FINISHED, shown_status
-from crewhall.families.work.workflow.model import WorkflowStatus
+from crewhall.errors import InvalidInput, InvalidTransition, TaskBlocked
+from crewhall.families.work.task.model import FINISHED
+from crewhall.families.work.workflow.rules import alternatives
 from crewhall.store.transaction import Row
 
-WORKFLOW_NEXT: dict[str, tuple[WorkflowStatus, ...]] = {
-    "planning": ("ready", "abandoned"),
-    "ready": ("in_progress", "abandoned"),
-    "in_progress": ("paused", "completed", "failed", "abandoned"),
-    "paused": ("in_progress", "abandoned"),
-    "failed": ("in_progress", "abandoned"),
-    "completed": (),
-    "abandoned": (),
-}
 TASK_NEXT: dict[str, tuple[str, ...]] = {
     "pending": ("planning", "in_progress", "skipped"),
     "planning": ("in_progress", "failed", "paused"),
@@ -37,28 +23,6 @@ TASK_NEXT: dict[str, tuple[str, ...]] = {
 }
 UNDER_WAY = ("planning", "in_progress", "paused")
 REPLANNED = ("planning", "in_progress", "paused", "failed")
-PATHS, PATH_LETTERS, PATH_DEPTH, PATTERNS = 200, 400, 40, 20  # of one task, that are looked at
-WILD = re.compile(r"[*?[]")
-LOOKS = 1_000_000  # pairs of pattern and path that are compared for one answer
-RUNS = ("ready", "in_progress")  # workflows whose tasks may be begun
-
-
-def refuse_workflow_step(workflow: Row, after: WorkflowStatus) -> None:
-    """Raise InvalidTransition, or InvalidState when it is not time yet."""
-    before = workflow["status"]
-    if after not in WORKFLOW_NEXT[before]:
-        raise InvalidTransition(
-            f"workflow {workflow['id']} is {before}, and does not go to {after} from there",
-            hint=f"From {before} it goes to {_either(WORKFLOW_NEXT[before])}.",
-        )
-    if after == "ready" and not workflow["task_count"]:
-        raise InvalidState(f"workflow {workflow['id']} has no plan yet", hint="workflow_set_plan makes it ready.")
-    unfinished = workflow["task_count"] - workflow["finished_count"]
-    if after == "completed" and unfinished:
-        raise InvalidState(
-            f"{unfinished} of {workflow['task_count']} tasks are not finished",
-            hint="workflow_progress shows them. Finish or skip them first; or the workflow can be abandoned.",
-        )
 
 
 def refuse_task_step(
@@ -87,7 +51,7 @@ def _way(task: Row) -> str:
     if before in FINISHED:
         return "It is finished, and stays so. workflow_add_tasks makes a new task for more work."
     back = "task_replan leads back to pending" if before == "failed" else "task_release leads back to pending"
-    onward = f"From {before} it goes to {_either(TASK_NEXT[before])}"
+    onward = f"From {before} it goes to {alternatives(TASK_NEXT[before])}"
     return f"{onward}." if before == "pending" else f"{onward}; {back}."
 
 
@@ -99,146 +63,3 @@ def refuse_blocked(task: Row, waited_for: Sequence[str] = ()) -> None:
             f"task {task['id']} waits for others that are not finished{named}",
             hint="task_check_dependencies names them; workflow_next_tasks and task_get_available show what is ready.",
         )
-
-
-def refuse_not_running(workflow: Row, what: str) -> None:
-    """Raise InvalidState when no task of the workflow may be begun now."""
-    status = workflow["status"]
-    if status not in RUNS:
-        hints = {
-            "planning": "workflow_set_plan makes it ready.",
-            "completed": "It is finished; a new workflow is for new work.",
-            "abandoned": "It was given up; a new workflow is for new work.",
-        }
-        raise InvalidState(
-            f"workflow {workflow['id']} is {status}, and no task of it can be {what}",
-            hint=hints.get(status, "workflow_update_status sets it in_progress again."),
-        )
-
-
-def refuse_unclaimable(task: Row, waited_for: Sequence[str] = ()) -> None:
-    """Raise InvalidState for a finished task, TaskBlocked for one that waits."""
-    if task["status"] in FINISHED:
-        raise InvalidState(
-            f"task {task['id']} is {task['status']}", hint="It needs no one any more; task_get_available shows others."
-        )
-    if task["status"] in ("pending", "failed"):
-        refuse_blocked(task, waited_for)
-
-
-def refuse_incapable(task: Row, missing: Sequence[str], agent: str) -> None:
-    """Raise InvalidState for an agent that is not good at what the task needs."""
-    if missing:
-        raise InvalidState(
-            f"task {task['id']} needs {', '.join(missing)}, and agent {agent} is not said to be good at it",
-            hint="task_get_available shows tasks that fit; agent_register states what an agent is good at.",
-        )
-
-
-def stale(task: Row) -> StaleClaim:
-    """What a writer hears whose claim is not the current one."""
-    held = f"held by {task['claimed_by']}" if task["claimed_by"] else f"{shown_status(task)} and held by no one"
-    return StaleClaim(
-        f"you have no current claim on task {task['id']}: it is {held}, at epoch {task['claim_epoch']}",
-        hint="Stop working on it: nothing you send for it is taken. task_get shows what became of it; "
-        "task_claim takes it if it is free.",
-        current_epoch=task["claim_epoch"],
-        claimed_by=task["claimed_by"],
-    )
-
-
-def overlap(ours: Sequence[str], theirs: Sequence[str]) -> bool:
-    """Whether two lists of paths are likely to mean a file in common: the same, one inside the other, or by pattern."""
-    return Reach(ours).meets(Reach(theirs))
-
-
-class Reach:
-    """What a list of paths is likely to touch: the paths, all above them, and what patterns begin and end with.
-
-    A pattern is a path as well: `app/[id]/page.tsx` is a file's name to some. Of a long list the first part counts.
-    """
-
-    def __init__(self, files: Sequence[str] = ()) -> None:
-        self.paths = {posixpath.normpath(path[:PATH_LETTERS]) for path in files[:PATHS]}
-        self.above = {".", "/"} if self.paths else set()
-        self.globs: list[tuple[str, str]] = []
-        for path in sorted(self.paths):
-            parts = path.split("/")[:PATH_DEPTH]
-            self.above |= {"/".join(parts[:end]) for end in range(1, len(parts) + 1)}
-            if len(self.globs) < PATTERNS and (first := WILD.search(path)):
-                last = max(map(path.rfind, "*?["))
-                self.globs.append((path[: first.start()], path[path.rfind("]", last) + 1 or last + 1 :]))
-
-    def looks(self, other: "Reach") -> int:
-        """How many pairs have to be looked at to tell whether they meet; sets are for free."""
-        return len(self.globs) * len(other.paths) + len(other.globs) * len(self.paths)
-
-    def meets(self, other: "Reach") -> bool:
-        if not self.paths.isdisjoint(other.above) or not other.paths.isdisjoint(self.above):
-            return True
-        return self._covers(other) or other._covers(self) or self._crosses(other)
-
-    def _covers(self, other: "Reach") -> bool:
-        return any(path.startswith(head) and path.endswith(tail) for head, tail in self.globs for path in other.paths)
-
-    def _crosses(self, other: "Reach") -> bool:
-        """Whether a pattern of one and a pattern of the other may mean the same file."""
-        return any(
-            (head.startswith(front) or front.startswith(head)) and (tail.endswith(back) or back.endswith(tail))
-            for head, tail in self.globs
-            for front, back in other.globs
-        )
-
-    def add(self, other: "Reach") -> None:
-        self.paths |= other.paths
-        self.above |= other.above
-        self.globs += other.globs
-
-
-def recommended(
-    candidates: Sequence[tuple[str, list[str]]],
-    running: Sequence[tuple[str, list[str]]],
-    slots: int,
-    clashes: Mapping[str, Collection[str]] = MappingProxyType({}),
-) -> list[str]:
-    """Ids of the tasks to begin now: at most `slots`, in their order, none likely to touch files of another.
-
-    `clashes` names, for a task, those whose work would conflict with what there is of it already. Where it would take
-    too long to tell, because of many patterns, a task is left out.
-    """
-    chosen: list[str] = []
-    taken = Reach()
-    begun = {task_id for task_id, _ in running}
-    for _, files in running:
-        taken.add(Reach(files))
-    left = LOOKS
-    for task_id, files in candidates:
-        if len(chosen) >= slots:
-            break
-        one = Reach(files)
-        left -= one.looks(taken)
-        if left > 0 and not one.meets(taken) and begun.isdisjoint(clashes.get(task_id, ())):
-            chosen.append(task_id)
-            begun.add(task_id)
-            taken.add(one)
-    return chosen
-
-
-def conflicts(files: list[str], others: Sequence[tuple[str, Reach]], most: int) -> list[str]:
-    """Ids of those of the others that are likely to touch one of the files, so many at the most."""
-    one = Reach(files)
-    return list(islice((task_id for task_id, theirs in others if one.meets(theirs)), most))
-
-
-def remaining_ms(workflow: Row, longest_minutes: int, now: int) -> tuple[int, bool]:
-    """Milliseconds until all is finished, and whether that comes from the rate so far and not from complexity."""
-    unfinished = workflow["task_count"] - workflow["finished_count"]
-    if workflow["completed_count"] and workflow["started_at"] is not None:
-        elapsed = max(1, now - workflow["started_at"])
-        return unfinished * elapsed // workflow["completed_count"], True
-    side_by_side = -(-unfinished * 15 // workflow["max_parallel_tasks"])
-    return max(longest_minutes, side_by_side) * 60_000, False
-
-
-def _either(words: Sequence[str]) -> str:
-    return " or ".join(words) or "nothing: that is final"

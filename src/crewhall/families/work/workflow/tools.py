@@ -20,7 +20,6 @@ from crewhall.families.work.model import Done, Name, Path, Short, TaskId, Workfl
 from crewhall.families.work.repository.tools import Site, make_known, site_of
 from crewhall.families.work.task.model import PlannedTask, Task, TaskSummary
 from crewhall.families.work.task.pages import summaries, whole_tasks
-from crewhall.families.work.task.rules import refuse_workflow_step
 from crewhall.families.work.workflow.halt import refuse_lifting
 from crewhall.families.work.workflow.model import (
     AutoCreate,
@@ -37,6 +36,7 @@ from crewhall.families.work.workflow.model import (
     WorkflowSummary,
 )
 from crewhall.families.work.workflow.plans import insert_tasks, plan_text, restand
+from crewhall.families.work.workflow.rules import refuse_workflow_step
 from crewhall.identity import new_id
 from crewhall.store.transaction import Row, Tx
 

@@ -11,28 +11,24 @@ from pydantic_core import from_json
 from crewhall.app import Call
 from crewhall.bounded import Limit, cut, fitting, short_list
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found, no_such
-from crewhall.families.work.model import PageCursor, TaskId, WorkflowId
+from crewhall.families.work.lookup import no_such
+from crewhall.families.work.model import PageCursor, WorkflowId
 from crewhall.families.work.task.model import (
     FINISHED,
     TASK_STATUSES,
-    CompletedDependency,
-    Dependencies,
-    PendingDependency,
     shown_status,
 )
 from crewhall.families.work.task.pages import cursor_of, names_by_task, numbers
-from crewhall.families.work.task.rules import RUNS, Reach, conflicts, recommended, remaining_ms
+from crewhall.families.work.task.tools_dependencies import NAMES_BYTES
 from crewhall.families.work.workflow.model import BlockedTask, NextTask, NextTasks, ParallelGroup, PathTask, Progress
+from crewhall.families.work.workflow.rules import RUNS, Reach, conflicts, recommended, remaining_ms
 from crewhall.families.work.workspace.forecast import clashes_between
 from crewhall.store.transaction import Row, Tx
 
 CONSIDERED = 100  # ready tasks looked at for a recommendation at least, of which some may not go together
 COMPARED = 200  # running ones, and ready ones, that conflicts are looked for among
 BLOCKED_BYTES, GROUP_BYTES, PATH_BYTES, PATH_TASKS = 10_000, 4_000, 3_000, 20
-PENDING_BYTES, COMPLETED_BYTES, NAMES_BYTES = 8_000, 10_000, 1_000
 BLOCKED, GROUPS, NAMED = 50, 100, 10
-DEPENDENCIES = 50
 
 
 @work.tool("workflow_next_tasks", profiles=("coordinator", "reviewer", "standard"))
@@ -206,44 +202,3 @@ def _blocked(tx: Tx, workflow_id: str, rows: list[Row]) -> list[BlockedTask]:
         )
         for row in rows
     ]
-
-
-@work.tool("task_check_dependencies", profiles=("coordinator",))
-def task_check_dependencies(call: Call, task_id: TaskId, cursor: PageCursor | None = None) -> Dependencies:
-    """What a task waits for, and how what it waited for turned out. A task without dependencies waits for all tasks
-    of lower sequences."""
-    waiting, done = (max(0, number) for number in numbers(cursor, (0, 0)))
-    with call.begin() as tx:
-        task = found(tx, "task", task_id)
-        if task["dependency_count"] or task["status"] in FINISHED:
-            rows, pending_total = _dependencies(tx, task_id, waiting, finished=0)
-        else:
-            lower = {"workflow_id": task["workflow_id"], "sequence": task["sequence"]}
-            rows = tx.all("lower_open", limit=DEPENDENCIES, offset=waiting, **lower)
-            pending_total = tx.value("lower_open_count", **lower)
-        finished, completed_total = _dependencies(tx, task_id, done, finished=1)
-    pending = fitting((_pending(row) for row in rows), PENDING_BYTES)
-    completed = fitting((_completed(row) for row in finished), COMPLETED_BYTES)
-    waiting, done = waiting + len(pending), done + len(completed)
-    return Dependencies(
-        satisfied=pending_total == 0,
-        pending=pending,
-        pending_total=pending_total,
-        completed=completed,
-        completed_total=completed_total,
-        next_cursor=f"{waiting}:{done}" if waiting < pending_total or done < completed_total else None,
-    )
-
-
-def _dependencies(tx: Tx, task_id: str, offset: int, *, finished: int) -> tuple[list[Row], int]:
-    rows = tx.all("dependencies", id=task_id, finished=finished, limit=DEPENDENCIES, offset=offset)
-    return rows, tx.value("dependencies_count", id=task_id, finished=finished)
-
-
-def _pending(row: Row) -> PendingDependency:
-    return PendingDependency(id=row["id"], name=row["name"], status=shown_status(row))
-
-
-def _completed(row: Row) -> CompletedDependency:
-    told = {"id": row["id"], "name": row["name"], "outcome": row["outcome"]}
-    return CompletedDependency(**cut(told, ("outcome",), (), each=1_000))

@@ -25,10 +25,10 @@ from crewhall.errors import (
     TimedOut,
     Unavailable,
 )
+from crewhall.families.work.claim.rules import stale
 from crewhall.families.work.lookup import found, locked
 from crewhall.families.work.repository.rules import repository_path as spelled
 from crewhall.families.work.task.model import FINISHED
-from crewhall.families.work.task.rules import stale
 from crewhall.families.work.workspace.model import Place
 from crewhall.families.work.workspace.removal import refuse_elsewhere
 from crewhall.families.work.workspace.rules import (

@@ -1,23 +1,3 @@
--- name: repository_get
--- The repository at a path.
-SELECT id, path, name, created_at, updated_at FROM repository WHERE path = :path;
-
--- name: repository_put
--- Keep a repository; one that is there already keeps its id, and its name unless a new one is given.
-INSERT INTO repository (id, path, name, registered_by, created_at, updated_at)
-VALUES (:id, :path, COALESCE(CAST(:name AS text), CAST(:default_name AS text)), :actor, :now, :now)
-ON CONFLICT (path) DO UPDATE SET name = COALESCE(CAST(:name AS text), repository.name), updated_at = :now,
-   registered_by = CASE WHEN excluded.registered_by = 'operator' THEN 'operator' ELSE repository.registered_by END
-RETURNING id, name;
-
--- name: repositories
--- A page of repositories, the longest known first.
-SELECT id, path, name, created_at, updated_at FROM repository ORDER BY created_at, id LIMIT :limit OFFSET :offset;
-
--- name: repositories_count
--- How many repositories there are.
-SELECT count(*) AS total FROM repository;
-
 -- name: agent_get
 -- An agent.
 SELECT id, name, runtime, role, type, status, capabilities, workspace_path, current_task_id, metadata,
@@ -98,24 +78,6 @@ SELECT id AS value, count(*) OVER () AS total
 -- How many agents are in the hall now.
 SELECT count(*) AS total FROM agent WHERE status IN ('online', 'busy');
 
--- name: calls
--- The latest calls before a place, newest first, perhaps of one tool or actor, or the failed ones alone.
-SELECT id, at, tool, actor, edge, success, error, duration_ms
-  FROM call_log
- WHERE (CAST(:tool AS text) IS NULL OR tool = :tool)
-   AND (CAST(:actor AS text) IS NULL OR actor = :actor)
-   AND (CAST(:success AS integer) IS NULL OR success = :success)
-   AND (at < :at OR (at = :at AND id < :id))
- ORDER BY at DESC, id DESC LIMIT :limit;
-
--- name: calls_count
--- How many calls are kept, perhaps of one tool or actor, or the failed ones alone.
-SELECT count(*) AS total
-  FROM call_log
- WHERE (CAST(:tool AS text) IS NULL OR tool = :tool)
-   AND (CAST(:actor AS text) IS NULL OR actor = :actor)
-   AND (CAST(:success AS integer) IS NULL OR success = :success);
-
 -- name: agent_busy
 -- An agent is at a task.
 UPDATE agent SET status = 'busy', current_task_id = :task, lease_until = :until, has_left = 0, updated_at = :now
@@ -124,11 +86,6 @@ UPDATE agent SET status = 'busy', current_task_id = :task, lease_until = :until,
 -- name: agent_turn
 -- An agent turns to another task, or to none.
 UPDATE agent SET status = :status, current_task_id = :task, updated_at = :now WHERE id = :id;
-
--- name: task_held
--- A task that an agent holds: the one it is at, if it still holds it.
-SELECT id FROM task WHERE claimed_by = :agent_id
- ORDER BY CASE WHEN id = CAST(:current AS text) THEN 0 ELSE 1 END, claimed_at, id LIMIT 1;
 
 -- name: agent_bridge_set
 -- An agent speaks through a bridge.
