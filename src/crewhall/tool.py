@@ -15,10 +15,12 @@ A resource is a tool that reads, by an address. A prompt is declared the same wa
 """
 
 import difflib
+import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from typing import Any, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
@@ -31,6 +33,7 @@ ANYONE = ("operator", "agent")
 OPERATOR = ("operator",)
 PROFILES = ("worker", "coordinator", "reviewer", "standard", "worktree", "readonly", "all")
 SCHEME = "crewhall://"
+DECLARING = ("chores", "prompts", "sources", "tools")  # how the names of modules that declare begin
 DeclaredT = TypeVar("DeclaredT", bound="Declared")
 
 
@@ -183,6 +186,13 @@ class Family:
     chores: list[Chore] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
 
+    def load(self) -> None:
+        """Import the family's modules that declare something, known by their names: `tools.py`, `chores_message.py`."""
+        top = import_module(self.package)
+        for module in pkgutil.walk_packages(top.__path__, f"{self.package}."):
+            if is_declaring(module.name):
+                import_module(module.name)
+
     @cached_property
     def queries(self) -> str:
         """The family's statements, from all its files of queries."""
@@ -272,6 +282,11 @@ class Registry:
         """The tools of one profile alone: others are not even known."""
         kept = ((family, [tool for tool in family.tools if profile in tool.profiles]) for family in self.families)
         return Registry(Family(one.name, one.about, one.package, tools=tools) for one, tools in kept if tools)
+
+
+def is_declaring(module: str) -> bool:
+    """Whether a hub loads the module when it starts; `@family.tool` and the like stand in such modules only."""
+    return module.rpartition(".")[2].partition("_")[0] in DECLARING
 
 
 def _by_name(what: str, declared: Sequence[DeclaredT]) -> dict[str, DeclaredT]:

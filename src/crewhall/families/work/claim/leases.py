@@ -16,7 +16,7 @@ import logging
 from crewhall.app import Call
 from crewhall.config import Settings
 from crewhall.families.work.checkpoint.record import add_checkpoint
-from crewhall.families.work.claim.rules import stale
+from crewhall.families.work.claim.rules import refuse_incapable, stale
 from crewhall.families.work.lookup import found, locked, no_such
 from crewhall.families.work.task.pages import count_step
 from crewhall.families.work.task.rules import UNDER_WAY
@@ -204,3 +204,9 @@ def lock_with_tasks(tx: Tx, agent_id: str) -> tuple[Row, list[Row]]:
 def writer(call: Call, task: Row) -> str | None:
     """The agent that writes: the one whose token it is, or whoever holds the task."""
     return call.actor.id if call.actor.kind == "agent" else task["claimed_by"]
+
+
+def refuse_incapable_agent(tx: Tx, task: Row, agent: Row) -> None:
+    needed = [row["capability"] for row in tx.all("capabilities", ids=json.dumps([task["id"]]))]
+    good_at = json.loads(agent["capabilities"]) if needed else []
+    refuse_incapable(task, [word for word in needed if word not in good_at], agent["id"])

@@ -1,6 +1,5 @@
 """Claims: take a task, give it back (seed 003)."""
 
-import json
 from typing import Annotated
 
 from pydantic import Field
@@ -10,12 +9,13 @@ from crewhall.errors import InvalidState
 from crewhall.families.work.claim.leases import (
     locked_task,
     put_back,
+    refuse_incapable_agent,
     set_busy,
     settle_agent,
     take,
 )
 from crewhall.families.work.claim.model import Claim, Epoch
-from crewhall.families.work.claim.rules import refuse_incapable, refuse_unclaimable, stale
+from crewhall.families.work.claim.rules import refuse_unclaimable, stale
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import found
 from crewhall.families.work.model import Done, Me, Short, TaskId
@@ -43,7 +43,7 @@ def task_claim(call: Call, task_id: TaskId, agent_id: Me) -> Claim:
         else:
             refuse_unclaimable(task, waited_for(tx, task))
             refuse_not_running(workflow, "claimed")
-            _refuse_incapable(tx, task, agent)
+            refuse_incapable_agent(tx, task, agent)
             epoch, until = take(call, tx, workflow, task, agent_id)
     place, problem = place_for(call, workflow, task)
     return _claim(None, epoch, until, place, problem)
@@ -60,12 +60,6 @@ def _claim(
         workspace=place,
         workspace_problem=problem,
     )
-
-
-def _refuse_incapable(tx: Tx, task: Row, agent: Row) -> None:
-    needed = [row["capability"] for row in tx.all("capabilities", ids=json.dumps([task["id"]]))]
-    good_at = json.loads(agent["capabilities"]) if needed else []
-    refuse_incapable(task, [word for word in needed if word not in good_at], agent["id"])
 
 
 @work.tool("task_release", changes=True, idempotent=True, profiles=("worker", "coordinator", "standard"))

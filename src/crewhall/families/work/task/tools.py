@@ -17,13 +17,13 @@ from crewhall.families.work.checkpoint.record import add_checkpoint
 from crewhall.families.work.claim.leases import (
     begin_workflow,
     end_claim,
+    refuse_incapable_agent,
     settle_agent,
     take,
     task_to_write,
     writer,
 )
 from crewhall.families.work.claim.model import Epoch
-from crewhall.families.work.claim.tools import _refuse_incapable
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import found
 from crewhall.families.work.model import AgentId, Cargo, Done, Me, PageCursor, Path, Short, TaskId, Text, WorkflowId
@@ -160,7 +160,7 @@ def task_update_status(
 
 def _taken(call: Call, tx: Tx, workflow: Row, task: Row) -> Row:
     """The task, held by the agent that moves it on: otherwise two could be at it, each without a claim."""
-    _refuse_incapable(tx, task, found(tx, "agent", call.actor.id))
+    refuse_incapable_agent(tx, task, found(tx, "agent", call.actor.id))
     take(call, tx, {**workflow, "status": "in_progress"}, task, call.actor.id)
     return found(tx, "task", task["id"])
 

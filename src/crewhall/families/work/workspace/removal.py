@@ -10,7 +10,7 @@ import logging
 from crewhall.app import Call
 from crewhall.errors import Failure, TimedOut, Unavailable
 from crewhall.outside.git import Repository, opened
-from crewhall.outside.removal import try_removal
+from crewhall.outside.removal import remove_worktree
 from crewhall.outside.worktrees import at
 from crewhall.serving import close_of_workspace
 from crewhall.stop import Part, Stop
