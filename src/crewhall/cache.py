@@ -61,6 +61,11 @@ class Kept:
             while len(self._answers) > self._most:
                 self._answers.popitem(last=False)
 
+    def clear(self) -> None:
+        """Forget every answer."""
+        with self._lock:
+            self._answers.clear()
+
     def has(self, name: Name) -> bool:
         with self._lock:
             return name in self._answers

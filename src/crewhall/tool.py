@@ -21,10 +21,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Generic, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from crewhall.config import Settings
 from crewhall.declaration import KEY, WORD, Declared, Handler, Key, arguments_model, plain
 from crewhall.errors import NotFound
 from crewhall.store.sql import files_of
@@ -35,6 +36,7 @@ PROFILES = ("worker", "coordinator", "reviewer", "standard", "worktree", "readon
 SCHEME = "crewhall://"
 DECLARING = ("chores", "prompts", "sources", "tools")  # how the names of modules that declare begin
 DeclaredT = TypeVar("DeclaredT", bound="Declared")
+StateT = TypeVar("StateT")
 
 
 class Result(BaseModel):
@@ -170,6 +172,16 @@ class Told:
     rest: str | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class State(Generic[StateT]):
+    """What a family keeps in memory of each hub, such as a cache or a queue; `call.state(…)` gives this hub's own.
+
+    Another hub, or the same one after a restart, must not miss it.
+    """
+
+    make: Callable[[Settings], StateT]
+
+
 @dataclass
 class Family:
     """A room of tools, prompts and chores with its own words and queries.
@@ -185,6 +197,7 @@ class Family:
     prompts: list[Prompt] = field(default_factory=list)
     chores: list[Chore] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
+    states: list[State[Any]] = field(default_factory=list)
 
     def load(self) -> None:
         """Import the family's modules that declare something, known by their names: `tools.py`, `chores_message.py`."""
@@ -230,6 +243,12 @@ class Family:
 
         return declare
 
+    def state(self, make: Callable[[Settings], StateT]) -> State[StateT]:
+        """Declare what each hub keeps in memory for this family, made from the settings when the hub opens."""
+        state = State(make)
+        self.states.append(state)
+        return state
+
     def chore(
         self, name: str, *, seconds: float = 0.0, everywhere: bool = False
     ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -249,6 +268,7 @@ class Registry:
         self.families = list(families)
         self.tools = [tool for family in self.families for tool in sorted(family.tools, key=lambda tool: tool.command)]
         self.prompts = [prompt for family in self.families for prompt in family.prompts]
+        self.states = [state for family in self.families for state in family.states]
         self.chores = [chore for family in self.families for chore in family.chores]
         self.sources = sorted((one for family in self.families for one in family.sources), key=lambda one: one.priority)
         self._tools = _by_name("tools", self.tools)

@@ -15,6 +15,7 @@ from crewhall.config import load
 from crewhall.edges.cli import main
 from crewhall.edges.cli.in_process import call_here
 from crewhall.errors import Conflict
+from crewhall.families.project.open_worktrees import LISTENER
 from crewhall.outside.clients.catalog import CLIENTS, Way
 from crewhall.outside.clients.settings_file import change
 from tests.blocks import blocks_of, run, shows
@@ -485,8 +486,8 @@ def test_a_worktree_is_served_wherever_the_client_starts(lab: Lab) -> None:
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_a_worktree_that_is_not_served_yet_is_told_why(lab: Lab, live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    eventually(lambda: live.hub.servers)
-    live.hub.servers = None  # as in every hub of a machine but one
+    eventually(lambda: live.hub.state(LISTENER).servers)
+    live.hub.state(LISTENER).servers = None  # as in every hub of a machine but one
     monkeypatch.setenv("CREWHALL_HOME", str(announce(live)))
     shop = make_repository(lab.home.with_name("shop")).root
     refused = lab.config("--client vscode --worktree ../shop --url", exit_code=7)

@@ -11,7 +11,7 @@ from crewhall.idempotency import part_of
 from crewhall.identity import Actor
 from crewhall.stop import Stop
 from crewhall.store.transaction import Look, Row, Tx, Work
-from crewhall.tool import Tool
+from crewhall.tool import State, StateT, Tool
 
 if TYPE_CHECKING:
     from crewhall.app.hub import Hub
@@ -57,6 +57,10 @@ class Call:
     @property
     def settings(self) -> Settings:
         return self.hub.settings
+
+    def state(self, state: State[StateT]) -> StateT:
+        """What the family declared that this hub keeps in memory."""
+        return self.hub.state(state)
 
     @contextmanager
     def begin(self) -> Iterator[Tx]:

@@ -7,7 +7,6 @@ The one door: every call from every edge is `Hub.call(name, arguments, actor)`.
 
 import itertools
 import logging
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -16,24 +15,20 @@ from crewhall import identity
 from crewhall.app.call import NOWHERE, Call, Origin, Progress
 from crewhall.app.checks import refuse_unallowed, refuse_unstorable, with_acting_agent
 from crewhall.app.chores import Chores
-from crewhall.cache import Kept
 from crewhall.config import Settings
 from crewhall.declaration import KEY
 from crewhall.errors import Failure
-from crewhall.fair_queue import Line
 from crewhall.idempotency import once
 from crewhall.identity import Actor, Credentials
 from crewhall.meter import Meter
 from crewhall.presence import Presence
-from crewhall.serving import Servers
 from crewhall.stop import Stop
 from crewhall.store.calls import CallLog
 from crewhall.store.open import open_store
 from crewhall.store.sql import Queries, text_of
 from crewhall.store.transaction import Store, Tx, Work
-from crewhall.tool import Registry, Tool
+from crewhall.tool import Registry, State, StateT, Tool
 
-ASKING = 48
 log = logging.getLogger(__name__)
 
 
@@ -43,20 +38,14 @@ class Hub:
     def __init__(self, settings: Settings, registry: Registry, *, clock: Callable[[], int] | None = None) -> None:
         self.settings = settings
         self.registry = registry
-        texts = [text_of("crewhall", name) for name in ("identity.sql", "idempotency.sql", "serving.sql")]
+        texts = [text_of("crewhall", name) for name in ("identity.sql", "idempotency.sql")]
         texts += [family.queries for family in registry.families]
         self.store: Store = open_store(settings.database, Queries(texts), settings["database.pool"])
         self.clock = clock or self.store.now
         self.calls = CallLog(self.store)
         self.meter = Meter(tool.name for tool in registry.tools)
         self.presence = Presence()
-        self.kept = Kept()
-        self.servers: Servers | None = None  # None: this process listens for no worktree
-        # Claims that may make a worktree at once: git can be slow, and half of the threads stay free for short calls.
-        self.making = threading.BoundedSemaphore(max(1, settings["tool.threads"] // 2))
-        # Sources of context that are asked at once. One that is stuck keeps its place, so they don't pile up.
-        self.asking = threading.BoundedSemaphore(ASKING)
-        self.judging = Line(settings["judge.at_once"], "review")  # Claude is slow, dear, and has limits of its own
+        self._states = {state: state.make(settings) for state in registry.states}
         self.before_commit: Callable[[], None] = lambda: None
         self.id = identity.new_id("hu")
         self._numbers = itertools.count(1)
@@ -67,6 +56,11 @@ class Hub:
         """What every hall has from its first start on: its own id."""
         with self.own_work() as tx:
             tx.run("hall_found", id=identity.new_id("ha"))
+
+    def state(self, state: State[StateT]) -> StateT:
+        """What a family declared that each hub keeps in memory: this hub's own."""
+        kept: StateT = self._states[state]
+        return kept
 
     @contextmanager
     def own_work(self) -> Iterator[Tx]:

@@ -18,7 +18,7 @@ from crewhall.app import Call, Hub
 from crewhall.cache import Kept, mark
 from crewhall.errors import Cancelled, InvalidInput, Unavailable
 from crewhall.families.all import registry
-from crewhall.families.project.context import SECONDS
+from crewhall.families.project.context import SECONDS, SLOTS
 from crewhall.families.project.tools_context import get_project_context
 from crewhall.outside.tokens import count
 from crewhall.stop import Stop
@@ -33,7 +33,7 @@ class Lab:
     """A hub whose sources a test makes up."""
 
     def __init__(self, home: Path) -> None:
-        self.family = Family("lab", "For tests.", "crewhall.families.project")
+        self.family = Family("lab", "For tests.", "crewhall.families.project", states=project.states)
         self.family.tool("get_project_context", long=True)(get_project_context)
         self.home = home
         self.hubs: list[Hub] = []
@@ -92,7 +92,7 @@ def test_sources_that_stay_stuck_do_not_pile_up_and_their_places_come_back(lab: 
 
     lab.source("stuck", stuck)
     hub = lab.hub()
-    hub.asking = threading.BoundedSemaphore(2)
+    hub._states[SLOTS] = threading.BoundedSemaphore(2)
     with ThreadPoolExecutor(5) as pool:
         bodies = list(pool.map(lambda _: asking(hub)(tmp_path, stop=Stop(0.5)), range(5)))
     assert {reason(body, "stuck") for body in bodies} == {"it took too long"} and len(begun) == 2

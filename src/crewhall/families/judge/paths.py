@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from crewhall.app import Call
 from crewhall.errors import Failure, Forbidden, InvalidInput, LimitExceeded, NotFound, PathOutsideRoot
 from crewhall.families.judge.rules_prompt import Paper
+from crewhall.families.project.open_worktrees import refuse_no_project, served_above
 from crewhall.families.project.root import root_of
 from crewhall.families.project.rules_file import refuse_secret_name, text_of
 from crewhall.outside.files import Found, Top, opened, pieces
 from crewhall.outside.repository_paths import working_tree
-from crewhall.serving import refuse_unfit, served_above
 
 PAPER_BYTES = 256 * 1024  # of a contract, a proposal, a report, a rebuttal
 PLAIN = re.compile(r"[A-Za-z0-9._@+/-]{1,200}")  # a directory's path below the root, in which the CLI may run
@@ -106,7 +106,7 @@ def _known(call: Call, path: str) -> str | None:
     for one in sorted({str(row["path"]) for row in rows if row is not None}, key=len, reverse=True):
         root = os.path.realpath(one)
         if os.path.isdir(root) and working_tree(root) == root:
-            refuse_unfit(root, call.settings.home)
+            refuse_no_project(root, call.settings.home)
             return root
     return None
 

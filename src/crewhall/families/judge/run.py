@@ -16,6 +16,7 @@ from itertools import chain
 
 from crewhall.app import Call
 from crewhall.errors import Failure, InvalidInput
+from crewhall.families.judge.family import REVIEWS
 from crewhall.families.judge.question import Answered, Asked, Question, tree_at
 from crewhall.families.judge.report_files import empty_during, write
 from crewhall.families.judge.report_store import keep, kept
@@ -71,7 +72,7 @@ def _answered(call: Call, make: Make, question: Question) -> Answered:
     found = kept(call, asked, word)
     if found is not None:
         return found
-    with call.hub.judging.turn(word or call.id, call.stop, partial(_tell_place, call)) as has_waited:
+    with call.state(REVIEWS).turn(word or call.id, call.stop, partial(_tell_place, call)) as has_waited:
         if has_waited:  # files may be others by now
             asked = _looked_at(call, make, question)
             word = None if question.is_fresh else asked.word

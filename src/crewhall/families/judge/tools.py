@@ -9,7 +9,7 @@ from crewhall.app import Call
 from crewhall.bounded import cut, page
 from crewhall.errors import InvalidState, NotFound, Unavailable
 from crewhall.families.judge.contract import contract_at, workflow_of
-from crewhall.families.judge.family import judge
+from crewhall.families.judge.family import REVIEWS, judge
 from crewhall.families.judge.menu import AUDIT, CONFLICT, PROPOSAL, REVIEW
 from crewhall.families.judge.model import (
     Audit,
@@ -199,7 +199,7 @@ def claude_health(call: Call) -> Health:
     except (Unavailable, InvalidState) as failure:
         call.stop.check()
         error = f"{failure.message}. {failure.hint}"
-    running, waiting = call.hub.judging.standing
+    running, waiting = call.state(REVIEWS).standing
     return Health(
         available=error is None,
         version=told,

@@ -15,6 +15,7 @@ from queue import Empty, SimpleQueue
 
 from crewhall.app import Call
 from crewhall.errors import Failure, InvalidInput, TimedOut
+from crewhall.families.project.family import ANSWERS, project
 from crewhall.families.project.model_context import Missing, ProjectContext
 from crewhall.families.project.rules_context import Heard, fitted, plain, visible
 from crewhall.outside.files import opened
@@ -23,6 +24,7 @@ from crewhall.tool import Source, Told
 
 SECONDS = 5.0  # after which nobody waits for a source any more
 THREADS = 6
+AT_ONCE = 48
 TICK = 0.05
 TOO_LONG = "it took too long"
 
@@ -37,6 +39,8 @@ class Answer:
     reason: str = ""
 
 
+# Threads that query sources. One that is stuck keeps its place, so that they don't pile up.
+SLOTS = project.state(lambda _: threading.BoundedSemaphore(AT_ONCE))
 LATE = Answer(None, TOO_LONG)
 
 
@@ -48,7 +52,7 @@ def context_of(call: Call, root: str, names: Sequence[str] | None, most: int) ->
     sources = chosen(call.hub.registry.sources, names)
     with opened(root):  # one that is gone is no worktree that has nothing to say
         pass
-    with call.hub.kept.during(call.id):
+    with call.state(ANSWERS).during(call.id):
         answers = asked(call, root, sources)
     heard, missing = [], []
     for source in sources:
@@ -91,7 +95,7 @@ def asked(call: Call, root: str, sources: Sequence[Source]) -> dict[str, Answer]
 
 def _work(look: Call, root: str, waiting: deque[Source], heard: "SimpleQueue[tuple[str, Answer]]") -> None:
     """In a thread: ask one source after the other, while there are any and there is time."""
-    if not look.hub.asking.acquire(timeout=SECONDS):
+    if not look.state(SLOTS).acquire(timeout=SECONDS):
         return
     try:
         while waiting and look.stop.seconds_left:
@@ -100,7 +104,7 @@ def _work(look: Call, root: str, waiting: deque[Source], heard: "SimpleQueue[tup
     except IndexError:  # another thread was quicker
         pass
     finally:
-        look.hub.asking.release()
+        look.state(SLOTS).release()
 
 
 def _answer(look: Call, root: str, source: Source) -> Answer:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from crewhall.errors import InvalidInput
+from crewhall.families.project.family import project
 from crewhall.identity import new_id
 from crewhall.store.transaction import Look, Row, Tx
 
@@ -30,6 +31,26 @@ class Servers(Protocol):
 
     def clients(self, worktree_id: str) -> int | None:
         """How many clients a server has seen in the last minute; None when there is no such server."""
+
+
+class Listener:
+    """The listening side of this hub, while it is the one that serves its node's worktrees; else nobody listens."""
+
+    servers: Servers | None = None
+
+    def settle(self) -> None:
+        if self.servers is not None:
+            self.servers.settle()
+
+    def nudge(self) -> None:
+        if self.servers is not None:
+            self.servers.nudge()
+
+    def clients(self, worktree_id: str) -> int | None:
+        return None if self.servers is None else self.servers.clients(worktree_id)
+
+
+LISTENER = project.state(lambda _: Listener())
 
 
 def open_worktree(tx: Tx, node: str, path: str, now: int, workspace_id: str | None = None) -> Row:
@@ -74,7 +95,7 @@ def served_above(look: Look, node: str, directory: str) -> Row | None:
     return look.one("worktree_above", node=node, directory=directory)
 
 
-def refuse_unfit(root: str, hall: Path | None = None) -> None:
+def refuse_no_project(root: str, hall: Path | None = None) -> None:
     """Raise InvalidInput for what is no project: all files, all of a person's, none, the hall's own, or no text."""
     refuse_undecodable(root)
     home = os.path.realpath(os.path.expanduser("~"))

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator
 from crewhall.app import Call
 from crewhall.cache import mark
 from crewhall.errors import InvalidState, Unavailable
-from crewhall.families.project.family import project
+from crewhall.families.project.family import ANSWERS, project
 from crewhall.families.project.hostile_git import Seen, Ways, asked, ground_of, seen, ways_at
 from crewhall.families.project.rules_git import Entry, changed_in, diff_lines, standing, tally
 from crewhall.families.project.rules_tree import Tree, changed, counted, tree_lines
@@ -53,7 +53,7 @@ def changes(call: Call, root: str) -> Told:
     entries = look.status.of("staged", "changed", "conflicted")
     if not entries:
         raise InvalidState("no file that git knows is changed", hint="The section git shows untracked files.")
-    lines = call.hub.kept.of((root, "changes"), _mark(look, entries), lambda: list(_diffs(call, look)))
+    lines = call.state(ANSWERS).of((root, "changes"), _mark(look, entries), lambda: list(_diffs(call, look)))
     return Told(lines[:ENTRIES], max(0, len(lines) - ENTRIES))
 
 
@@ -79,7 +79,7 @@ def _diffs(call: Call, look: Seen) -> Iterator[str]:
 @project.source("commits", priority=50, weight=8)
 def commits(call: Call, root: str) -> Told:
     """The last commits: id, date, author, subject."""
-    ways, name, kept = ways_at(call, root), (root, "commits"), call.hub.kept
+    ways, name, kept = ways_at(call, root), (root, "commits"), call.state(ANSWERS)
     ground = ways.ground
     ends = mark([os.path.join(ground.common, *names) for names in (["shallow"], ["info", "grafts"])])
     if kept.has(name):  # without an older answer it is not worth to wait for the status, which tells HEAD
@@ -102,7 +102,9 @@ def tree(call: Call, root: str) -> Told:
     """Directories with how many files are in them, and names of files; without what git ignores."""
     try:
         ground = ground_of(root)
-        known = call.hub.kept.of((root, "tree"), mark([ground.index]), lambda: _tracked(call, ways_at(call, root)))
+        known = call.state(ANSWERS).of(
+            (root, "tree"), mark([ground.index]), lambda: _tracked(call, ways_at(call, root))
+        )
         entries = seen(call, root).status.entries
     except (InvalidState, Unavailable) as failure:
         return _walked(call, root, failure.message)

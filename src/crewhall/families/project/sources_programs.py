@@ -6,7 +6,7 @@ from functools import partial
 from crewhall.app import Call
 from crewhall.cache import mark
 from crewhall.errors import NotFound
-from crewhall.families.project.family import project
+from crewhall.families.project.family import ANSWERS, project
 from crewhall.families.project.rules_file import refuse_secret
 from crewhall.outside.docker import SECONDS, containers_of, log_of
 from crewhall.outside.just import Recipe, program, recipes
@@ -22,7 +22,7 @@ CONTAINERS, LOG_LINES = 6, 20
 def just(call: Call, root: str) -> Told:
     """The recipes of the justfile, with their parameters and what is said of them."""
     check = partial(refuse_secret, allow=call.settings["project.allow"])
-    found = call.hub.kept.of((root, "just"), _depends(root, check), lambda: recipes(root, check, call.stop))
+    found = call.state(ANSWERS).of((root, "just"), _depends(root, check), lambda: recipes(root, check, call.stop))
     if not found:
         raise NotFound("the justfile has no public recipe", hint="Write one.")
     return Told([_line(recipe) for recipe in found[:RECIPES]], max(0, len(found) - RECIPES))

@@ -2,7 +2,7 @@
 
 from crewhall.app import Call
 from crewhall.cache import mark, settled
-from crewhall.families.project.family import project
+from crewhall.families.project.family import ANSWERS, project
 from crewhall.families.project.model_file import (
     Directory,
     EntryLimit,
@@ -74,7 +74,9 @@ def _contents(call: Call, found: Found, asking: Asking) -> Contents:
     files = asking.depends
     depends = settled(found.stat), None if files is None else mark(files)
     known = None if None in depends else depends
-    return call.hub.kept.of((asking.directory, "contents", asking.top or ""), known, lambda: contents(found, asking))
+    return call.state(ANSWERS).of(
+        (asking.directory, "contents", asking.top or ""), known, lambda: contents(found, asking)
+    )
 
 
 def _entry(found: Found, name: str, seen: Listing) -> dict[str, str | int | None]:

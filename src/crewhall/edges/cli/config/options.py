@@ -123,10 +123,10 @@ def _directory(path: str) -> Path:
 
 def _worktree(path: str) -> Path:
     """As _directory, for one that is to be served. Raises InvalidInput for one that is too wide, too."""
-    from crewhall.serving import refuse_unfit
+    from crewhall.families.project.open_worktrees import refuse_no_project
 
     directory = _directory(path)
-    refuse_unfit(str(directory))
+    refuse_no_project(str(directory))
     return directory
 
 

@@ -10,11 +10,12 @@ and a chore removes what has ended. Nothing waits for git inside a transaction.
 
 import json
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from crewhall.app import Call, Hub
+from crewhall.app import Call
 from crewhall.errors import (
     Cancelled,
     Conflict,
@@ -25,7 +26,9 @@ from crewhall.errors import (
     TimedOut,
     Unavailable,
 )
+from crewhall.families.project.open_worktrees import LISTENER, open_worktree
 from crewhall.families.work.claim.rules import stale
+from crewhall.families.work.family import work
 from crewhall.families.work.lookup import found, locked
 from crewhall.families.work.repository.rules import repository_path as spelled
 from crewhall.families.work.task.model import FINISHED
@@ -42,12 +45,13 @@ from crewhall.identity import new_id
 from crewhall.outside.git import Repository, opened
 from crewhall.outside.repository_paths import is_directory
 from crewhall.outside.worktrees import Added, add_worktree, at, true_path, worktrees
-from crewhall.serving import open_worktree
 from crewhall.stop import Part
 from crewhall.store.transaction import Row, Tx
 
 OVER = ("completed", "abandoned")  # workflows in which nothing is done any more
 MOST = 200  # live workspaces of one workflow
+# Claims that make a worktree at once: git can be slow, and half of the threads stay free for short calls.
+SLOTS = work.state(lambda settings: threading.BoundedSemaphore(max(1, settings["tool.threads"] // 2)))
 
 
 @dataclass(frozen=True)
@@ -206,8 +210,8 @@ def _finished(call: Call, repo: Repository, row: Row, task_ids: Sequence[str], *
             f"workspace {row['id']} was {row['status']} while its worktree was made",
             hint="The hall removes it again; ask for a new one if it is wanted.",
         )
-    if added is not None and call.hub.servers is not None:
-        call.hub.servers.nudge()
+    if added is not None:
+        call.state(LISTENER).nudge()
     return row
 
 
@@ -264,7 +268,7 @@ def _place(call: Call, workflow: Row, task: Row) -> Place | None:
     if row is not None and is_live:
         row = _ready(call, workflow, row)
     else:
-        with _turn(call.hub):
+        with _turn(call):
             row = create(call, workflow["id"], Wish(branch_for(task), task_ids=[task["id"]]))
     told = {name: row[name] for name in ("id", "path", "branch", "base_branch")}
     return Place(**told, merge_first=[branch for branch in before if branch != row["branch"]])
@@ -274,18 +278,18 @@ def _ready(call: Call, workflow: Row, row: Row) -> Row:
     """A live workspace in which work can begin here and now. Raises Unavailable, Conflict, and what git says."""
     refuse_elsewhere(row, call.settings.node)
     if row["worktree"] == "wanted":
-        with _turn(call.hub):
+        with _turn(call):
             return _finished(call, _repository(call, workflow), row, (), is_new=False)
     refuse_gone(row, is_there=is_directory(row["path"], "."))
     return row
 
 
 @contextmanager
-def _turn(hub: Hub) -> Iterator[None]:
+def _turn(call: Call) -> Iterator[None]:
     """Git may be slow, and claims have the threads that heartbeats need. Raises Unavailable when enough are at it."""
-    if not hub.making.acquire(blocking=False):
+    if not call.state(SLOTS).acquire(blocking=False):
         raise Unavailable("other worktrees are being made just now", hint="Call task_claim again for yours.")
     try:
         yield
     finally:
-        hub.making.release()
+        call.state(SLOTS).release()

@@ -9,10 +9,10 @@ import logging
 
 from crewhall.app import Call
 from crewhall.errors import Failure, TimedOut, Unavailable
+from crewhall.families.project.open_worktrees import LISTENER, close_of_workspace
 from crewhall.outside.git import Repository, opened
 from crewhall.outside.removal import remove_worktree
 from crewhall.outside.worktrees import at
-from crewhall.serving import close_of_workspace
 from crewhall.stop import Part, Stop
 from crewhall.store.transaction import Look, Row, Tx
 
@@ -28,8 +28,7 @@ def end(call: Call, row: Row) -> Row:
     changed = try_removal(row, call.hub.store, Part(call.stop))
     with call.begin() as tx:
         note_removed(tx, row, changed, call.now)
-    if call.hub.servers is not None:
-        call.hub.servers.nudge()
+    call.state(LISTENER).nudge()
     return row | changed
 
 
