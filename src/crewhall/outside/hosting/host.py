@@ -88,14 +88,14 @@ class Host(ABC):
         """The open pull from this branch of the repository into the base."""
         query = {"state": "open", **self.narrowing(repo, branch, base)}
         listed = self.listed(PullShape, f"{repo.path}/pulls", query)
-        return next((one.told() for one in listed if one.is_from(repo.full_name, branch, base)), None)
+        return next((one.to_model() for one in listed if one.is_from(repo.full_name, branch, base)), None)
 
     def open_pulls(self, repo: Repository, branches: Sequence[str], base: str) -> list[Pull]:
         """The open pulls from these branches into the base; of many, all open pulls are read once."""
         if len(branches) <= FEW:
             return [pull for branch in branches if (pull := self.open_pull(repo, branch, base)) is not None]
         listed = self.listed(PullShape, f"{repo.path}/pulls", {"state": "open"})
-        return [one.told() for one in listed if any(one.is_from(repo.full_name, name, base) for name in branches)]
+        return [one.to_model() for one in listed if any(one.is_from(repo.full_name, name, base) for name in branches)]
 
     @abstractmethod
     def narrowing(self, repo: Repository, branch: str, base: str) -> dict[str, str]:
@@ -108,7 +108,7 @@ class Host(ABC):
         def send() -> Pull:
             answer = self.session.ask("POST", f"{repo.path}/pulls", body=fields, expect=(409, 422))
             if answer.status < 300:
-                return self.session.read(PullShape, answer.body).told()
+                return self.session.read(PullShape, answer.body).to_model()
             found = self.open_pull(repo, branch, base)  # there may be one already: ours, of the attempt before
             if found is None:
                 title = self.access.title
@@ -127,25 +127,25 @@ class Host(ABC):
         for one in self.listed(PullShape, f"{repo.path}/pulls", {"state": state, **self.newest_first}):
             if one.number not in seen:  # one that is opened meanwhile moves others to the next page
                 seen.add(one.number)
-                yield one.told()
+                yield one.to_model()
 
     newest_first: ClassVar[Mapping[str, str]] = {}
 
     def brief(self, repo: Repository, number: int) -> Pull | None:
         """One pull as a list shows it, or None when there is none of that number."""
         answer = self.session.ask("GET", f"{repo.path}/pulls/{number}", expect=(404,))
-        return None if answer.status == 404 else self.session.read(PullShape, answer.body).told()
+        return None if answer.status == 404 else self.session.read(PullShape, answer.body).to_model()
 
     def pull(self, repo: Repository, number: int) -> PullDetail:
         """One pull with its reviews, checks and files."""
         path = f"{repo.path}/pulls/{number}"
-        found = self.session.read(PullShape, self.session.ask("GET", path).body).told()
+        found = self.session.read(PullShape, self.session.ask("GET", path).body).to_model()
         checks = self._seen_checks(repo, found.sha)
         return PullDetail(
             found,
-            reviews=[one.told() for one in self.listed(ReviewShape, f"{path}/reviews")],
+            reviews=[one.to_model() for one in self.listed(ReviewShape, f"{path}/reviews")],
             checks=checks or [],
-            files=[one.told() for one in self.listed(FileShape, f"{path}/files")],
+            files=[one.to_model() for one in self.listed(FileShape, f"{path}/files")],
             checks_hidden=checks is None,
         )
 
@@ -160,7 +160,7 @@ class Host(ABC):
         """What automatic checks say of a commit."""
         for page in self.session.pages(f"{repo.path}/commits/{sha}/status", {}, *self.page):
             # Of a commit without any, Forgejo and an older Gitea have nothing to say, not even in JSON.
-            yield from (one.told() for one in self.session.read(StatusesShape, page or {}).statuses or [])
+            yield from (one.to_model() for one in self.session.read(StatusesShape, page or {}).statuses or [])
 
     @abstractmethod
     def limits(self) -> Limits | None:
