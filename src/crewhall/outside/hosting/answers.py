@@ -16,11 +16,11 @@ class Answer:
     status: int
     body: Any
     headers: Mapping[str, str]
-    words: str  # the host's own, when it refuses
+    error_text: str  # the host's own, when it refuses
 
 
-def words_of(body: Any) -> str:
-    """What a refusal says: its message, and those of its parts."""
+def error_text(body: Any) -> str:
+    """The message of a refusal, followed by the messages of its details."""
     if not isinstance(body, dict):
         return ""
     parts = body.get("errors")
@@ -42,11 +42,11 @@ def redirect_of(url: str, method: str, answer: Answer) -> str | None:
     return target if (old.scheme, old.netloc) == (new.scheme, new.netloc) and target != url else None
 
 
-def asked_wait(answer: Answer, now: float) -> float | None:
-    """How long a host asks to wait because of a rate limit; None when it does not."""
+def requested_wait(answer: Answer, now: float) -> float | None:
+    """The seconds that a rate limit asks the caller to wait; None without a rate limit."""
     headers, is_empty = answer.headers, answer.headers.get("x-ratelimit-remaining") == "0"
     if answer.status != 429 and not (
-        answer.status == 403 and ("retry-after" in headers or is_empty or SECONDARY.search(answer.words))
+        answer.status == 403 and ("retry-after" in headers or is_empty or SECONDARY.search(answer.error_text))
     ):
         return None
     if "retry-after" in headers:

@@ -80,7 +80,7 @@ class Gitea(Host):
         found = self._ours(repo, change)
         if found is None:
             raise Conflict(
-                f"Gitea did not make the branch '{change.branch}': {answer.words}",
+                f"Gitea did not make the branch '{change.branch}': {answer.error_text}",
                 hint="Somebody else may have made it, or changed a file, just now. Look, then try again.",
             )
         return found
@@ -106,7 +106,7 @@ class Gitea(Host):
         self.session.ask("POST", f"{repo.path}/issues/{number}/labels", body=body, again=True)
 
     def _labels(self, repo: Repository) -> dict[str, int]:
-        found = sorted(self.listed(LabelShape, f"{repo.path}/labels"), key=lambda one: -one.id)
+        found = sorted(self.list_items(LabelShape, f"{repo.path}/labels"), key=lambda one: -one.id)
         return {one.name: one.id for one in found}  # of two that have one name, the older
 
     def _create_label(self, repo: Repository, name: str) -> int:

@@ -136,7 +136,7 @@ class GitHub(Host):
         answer = self.session.ask("POST", f"{repo.path}/git/refs", body=body, expect=(422,))
         if answer.status == 422 and self._at(repo, branch, commit) is None:
             raise Conflict(
-                f"GitHub did not make the branch '{branch}': {answer.words}",
+                f"GitHub did not make the branch '{branch}': {answer.error_text}",
                 hint="Somebody else may have made it just now: list_prs tells.",
             )
         return commit
@@ -150,7 +150,7 @@ class GitHub(Host):
         # 422 is GitHub's word for a ref that is not there, and for one that a rule protects.
         if answer.status == 422 and self.head(repo, branch) is not None:
             raise Forbidden(
-                f"GitHub does not remove the branch '{branch}': {answer.words}",
+                f"GitHub does not remove the branch '{branch}': {answer.error_text}",
                 hint="A rule of the repository keeps it.",
             )
 

@@ -87,14 +87,14 @@ class Host(ABC):
     def open_pull(self, repo: Repository, branch: str, base: str) -> Pull | None:
         """The open pull from this branch of the repository into the base."""
         query = {"state": "open", **self.narrowing(repo, branch, base)}
-        listed = self.listed(PullShape, f"{repo.path}/pulls", query)
+        listed = self.list_items(PullShape, f"{repo.path}/pulls", query)
         return next((one.to_model() for one in listed if one.is_from(repo.full_name, branch, base)), None)
 
     def open_pulls(self, repo: Repository, branches: Sequence[str], base: str) -> list[Pull]:
         """The open pulls from these branches into the base; of many, all open pulls are read once."""
         if len(branches) <= FEW:
             return [pull for branch in branches if (pull := self.open_pull(repo, branch, base)) is not None]
-        listed = self.listed(PullShape, f"{repo.path}/pulls", {"state": "open"})
+        listed = self.list_items(PullShape, f"{repo.path}/pulls", {"state": "open"})
         return [one.to_model() for one in listed if any(one.is_from(repo.full_name, name, base) for name in branches)]
 
     @abstractmethod
@@ -112,7 +112,9 @@ class Host(ABC):
             found = self.open_pull(repo, branch, base)  # there may be one already: ours, of the attempt before
             if found is None:
                 title = self.access.title
-                raise InvalidInput(f"{title} does not accept the pull: {answer.words}", hint="Correct what it names.")
+                raise InvalidInput(
+                    f"{title} does not accept the pull: {answer.error_text}", hint="Correct what it names."
+                )
             return found
 
         return once(send, lambda: self.open_pull(repo, branch, base))
@@ -124,7 +126,7 @@ class Host(ABC):
     def pulls(self, repo: Repository, state: str) -> Iterator[Pull]:
         """The pulls of a state (open, closed, all), the newest first; closed has the merged ones in it."""
         seen: set[int] = set()
-        for one in self.listed(PullShape, f"{repo.path}/pulls", {"state": state, **self.newest_first}):
+        for one in self.list_items(PullShape, f"{repo.path}/pulls", {"state": state, **self.newest_first}):
             if one.number not in seen:  # one that is opened meanwhile moves others to the next page
                 seen.add(one.number)
                 yield one.to_model()
@@ -140,17 +142,17 @@ class Host(ABC):
         """One pull with its reviews, checks and files."""
         path = f"{repo.path}/pulls/{number}"
         found = self.session.read(PullShape, self.session.ask("GET", path).body).to_model()
-        checks = self._seen_checks(repo, found.sha)
+        checks = self._visible_checks(repo, found.sha)
         return PullDetail(
             found,
-            reviews=[one.to_model() for one in self.listed(ReviewShape, f"{path}/reviews")],
+            reviews=[one.to_model() for one in self.list_items(ReviewShape, f"{path}/reviews")],
             checks=checks or [],
-            files=[one.to_model() for one in self.listed(FileShape, f"{path}/files")],
+            files=[one.to_model() for one in self.list_items(FileShape, f"{path}/files")],
             checks_hidden=checks is None,
         )
 
-    def _seen_checks(self, repo: Repository, sha: str) -> list[Check] | None:
-        """None where the token may not see them, which is a permission of its own."""
+    def _visible_checks(self, repo: Repository, sha: str) -> list[Check] | None:
+        """The checks of a commit; None when the token lacks the permission to read them."""
         try:
             return list(self.checks(repo, sha))
         except Forbidden:
@@ -166,8 +168,8 @@ class Host(ABC):
     def limits(self) -> Limits | None:
         """What is left of the host's rate limit; None when it has none. Raises Forbidden for a bad token."""
 
-    def listed(self, shape: type[ShapeT], path: str, query: Mapping[str, Any] | None = None) -> Iterator[ShapeT]:
-        """The items of all pages of a list."""
+    def list_items(self, shape: type[ShapeT], path: str, query: Mapping[str, Any] | None = None) -> Iterator[ShapeT]:
+        """Read a list page by page and yield its items."""
         for page in self.session.pages(path, query or {}, *self.page):
             yield from self.session.read(list[shape], page)  # type: ignore[valid-type]
 

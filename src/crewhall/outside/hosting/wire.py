@@ -27,7 +27,7 @@ import httpx2
 from pydantic import TypeAdapter, ValidationError
 
 from crewhall.errors import Conflict, Failure, Forbidden, InvalidInput, LimitExceeded, NotFound, Unavailable
-from crewhall.outside.hosting.answers import Answer, asked_wait, has_more, items_of, redirect_of, words_of
+from crewhall.outside.hosting.answers import Answer, error_text, has_more, items_of, redirect_of, requested_wait
 from crewhall.stop import Stop
 
 ATTEMPTS = 5
@@ -125,7 +125,9 @@ class Session:
         assert not isinstance(answer, _Broken)
         if answer.status < 300 or answer.status in expect:
             return answer
-        raise self._sent_on(method, path, answer) if answer.status < 400 else self._refusal(method, path, answer)
+        raise (
+            self._redirect_refusal(method, path, answer) if answer.status < 400 else self._refusal(method, path, answer)
+        )
 
     def pages(self, path: str, query: Mapping[str, Any], size: str, most: int) -> Iterator[Any]:
         """The bodies of a list's pages, one after the other; `size` is the host's word for how many, `most` its limit.
@@ -219,7 +221,7 @@ class Session:
             if response.status_code < 300:
                 raise httpx2.DecodingError("the answer is no JSON") from None
             found = None  # a proxy refuses in its own words
-        return Answer(response.status_code, found, response.headers, self._clean(words_of(found)))
+        return Answer(response.status_code, found, response.headers, self._clean(error_text(found)))
 
     def _pause(self, answer: Answer | _Broken, attempt: int, harmless: bool) -> float | None:
         """How long to wait before it is sent again; None when the answer stands. Raises when it is hopeless."""
@@ -228,20 +230,20 @@ class Session:
             if answer.was_sent and not harmless:
                 raise self._unsure(answer.what)
             if attempt >= ATTEMPTS:
-                raise self._down(answer.what)
+                raise self._unavailable(answer.what)
             return backoff
-        asked = asked_wait(answer, time.time())
+        asked = requested_wait(answer, time.time())
         if asked is not None:
             wait = max(asked, backoff)
             if attempt >= ATTEMPTS or not self._has_time(wait):
-                raise self._limited(wait)
+                raise self._limit_exceeded(wait)
             return wait
         if answer.status < 500:
             return None
         if not harmless:
             raise self._unsure(f"failed with {answer.status}")
         if attempt >= ATTEMPTS:
-            raise self._down(f"fails with {answer.status}")
+            raise self._unavailable(f"fails with {answer.status}")
         return backoff
 
     def _has_time(self, seconds: float) -> bool:
@@ -255,7 +257,7 @@ class Session:
             self._patience.beat(seconds)
             self._patience.stop.wait(seconds)
 
-    def _sent_on(self, method: str, path: str, answer: Answer) -> Unavailable:
+    def _redirect_refusal(self, method: str, path: str, answer: Answer) -> Unavailable:
         there = self._clean(answer.headers.get("location", "")) or "nowhere"
         return Unavailable(
             f"{self.access.title} sends {method} {path} on to {there}, which is not followed",
@@ -263,7 +265,7 @@ class Session:
         )
 
     def _refusal(self, method: str, path: str, answer: Answer) -> Failure:
-        title, said = self.access.title, answer.words or f"HTTP {answer.status}"
+        title, said = self.access.title, answer.error_text or f"HTTP {answer.status}"
         if answer.status == 401:
             return Forbidden(f"{title} does not take the token: {said}", hint=f"It comes from {self.access.source}.")
         if answer.status == 403:
@@ -287,12 +289,12 @@ class Session:
     def _unsure(self, what: str) -> Unsure:
         return Unsure(f"{self.access.title} {what}: it may have happened", hint="Look before you repeat it (list_prs).")
 
-    def _down(self, what: str) -> Unavailable:
+    def _unavailable(self, what: str) -> Unavailable:
         return Unavailable(
             f"{self.access.title} {what} ({self.access.web})", hint=f"Asked {ATTEMPTS} times. Try again later."
         )
 
-    def _limited(self, seconds: float) -> LimitExceeded:
+    def _limit_exceeded(self, seconds: float) -> LimitExceeded:
         wait = int(seconds + 0.999)
         return LimitExceeded(
             f"{self.access.title}'s rate limit is used up; it asks to wait {wait} s",
