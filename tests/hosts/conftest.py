@@ -22,7 +22,7 @@ from crewhall.fakehosts.host import Host as PretendedHost
 from crewhall.outside.hosting import gitea as gitea_module
 from crewhall.outside.hosting import github as github_module
 from crewhall.outside.hosting.host import Host
-from crewhall.outside.hosting.model import Change, FileChange, Repository
+from crewhall.outside.hosting.model import BranchChange, FileChange, HostRepository
 from crewhall.outside.hosting.wire import Access, Patience
 from crewhall.stop import Stop
 from tests.hosts.descriptions import HostName, problems
@@ -30,7 +30,7 @@ from tests.hosts.descriptions import HostName, problems
 NAMES: tuple[HostName, ...] = ("github", "gitea")
 TOKEN = "ghp_Secret0123456789"
 TINY = 0.0001
-HERE = Repository("octo", "ops", "main")
+HERE = HostRepository("octo", "ops", "main")
 BRANCH, MARK = "claude-ops/check/disk-space", "Crewhall-Pull: pl_1"
 FILES = {"README.md": b"Hello\n", "checks/a.md": b"a\n", "checks/deep/b.md": b"b\n", "run.sh": b"#!/bin/sh\n"}
 FILES |= {"link": b"README.md", "module": b"a submodule's place"}
@@ -49,8 +49,8 @@ def delete(path: str) -> FileChange:
     return FileChange(path, "delete")
 
 
-def changing(*files: FileChange, base: str = "main", branch: str = BRANCH) -> Change:
-    return Change(base, branch, f"Check the disks\n\n{MARK}", MARK, files)
+def changing(*files: FileChange, base: str = "main", branch: str = BRANCH) -> BranchChange:
+    return BranchChange(base, branch, f"Check the disks\n\n{MARK}", MARK, files)
 
 
 def failure_of(act: Callable[[], Any]) -> Failure:

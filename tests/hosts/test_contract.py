@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from crewhall.fakehosts import faults
 from crewhall.fakehosts.faults import Fault
 from crewhall.outside.hosting.host import Host
-from crewhall.outside.hosting.model import FileChange, Head, Repository
+from crewhall.outside.hosting.model import BranchHead, FileChange, HostRepository
 from tests.hosts.conftest import (
     BRANCH,
     FILES,
@@ -42,7 +42,7 @@ def test_a_repository_is_named_as_its_host_spells_it(pretend: Place, host: Host)
 
 def test_a_renamed_repository_is_found_by_its_old_name(pretend: Place, host: Host) -> None:
     pretend.fake.rename("octo", "ops", "ops2")
-    assert host.repository("octo", "ops") == Repository("octo", "ops2", "main")
+    assert host.repository("octo", "ops") == HostRepository("octo", "ops2", "main")
     assert [one.status for one in pretend.fake.exchanges] == [301 if pretend.name == "github" else 307, 200]
     host.commit(HERE, changing(create("checks/new.md")))
     assert pretend.repo.files(BRANCH)["checks/new.md"] == b"new\n", "a write goes on too"
@@ -68,7 +68,7 @@ def test_a_head_is_found_by_any_name(pretend: Place, host: Host, name: str) -> N
     sha = pretend.repo.add_commit(name, {"x": b"1"}, "Größer\n\nand more")
     found = host.head(HERE, name)
     tree = pretend.repo.commits[sha].tree if pretend.name == "github" else ""
-    assert found == Head(sha, "Größer\n\nand more", tree)
+    assert found == BranchHead(sha, "Größer\n\nand more", tree)
     assert host.branches(HERE, name) == [name]
     host.delete_branch(HERE, name)
     assert name not in pretend.repo.branches

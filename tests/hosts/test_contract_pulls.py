@@ -12,7 +12,7 @@ from crewhall.fakehosts.faults import Fault
 from crewhall.outside.hosting import gitea as gitea_module
 from crewhall.outside.hosting import github as github_module
 from crewhall.outside.hosting.host import Host
-from crewhall.outside.hosting.model import Check, Limits, PullFile, Review
+from crewhall.outside.hosting.model import Check, Limits, PullFile, PullReview
 from tests.hosts.conftest import BRANCH, HERE, Place, changing, create, delete, failure_of, update
 from tests.sizes import size
 
@@ -228,7 +228,7 @@ def test_reviews_have_the_same_words_on_both(gitea: Place, github: Place) -> Non
     with github.host() as host:
         detail = host.pull(HERE, 1)
     assert [one.state for one in detail.reviews] == ["commented", "dismissed", "changes_requested"]
-    assert isinstance(detail.reviews[0], Review) and [one.state for one in detail.checks] == ["pending"]
+    assert isinstance(detail.reviews[0], PullReview) and [one.state for one in detail.checks] == ["pending"]
 
 
 def test_the_limits_are_told_and_a_bad_token_is_noticed(pretend: Place, host: Host) -> None:

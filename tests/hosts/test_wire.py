@@ -11,9 +11,9 @@ import pytest
 from crewhall.errors import Failure
 from crewhall.fakehosts.faults import Fault, rate_limited
 from crewhall.outside.hosting import wire
-from crewhall.outside.hosting.answers import Answer, has_more
+from crewhall.outside.hosting.answers import HostResponse, has_more
 from crewhall.outside.hosting.host import Host
-from crewhall.outside.hosting.model import Head
+from crewhall.outside.hosting.model import BranchHead
 from crewhall.outside.hosting.wire import ATTEMPTS
 from tests.hosts.conftest import HERE, TOKEN, Place, changing, create, failure_of, said
 
@@ -132,7 +132,7 @@ READS: dict[str, Callable[[Host], object]] = {
     "repository": lambda host: host.repository("octo", "ops"),
     "head": lambda host: host.head(HERE, "main"),
     "branches": lambda host: host.branches(HERE, "x"),
-    "tree": lambda host: host.tree(HERE, Head("1" * 40, "", "1" * 40), changing(create("x.md"))),
+    "tree": lambda host: host.tree(HERE, BranchHead("1" * 40, "", "1" * 40), changing(create("x.md"))),
     "pulls": lambda host: list(host.pulls(HERE, "open")),
     "pull": lambda host: host.pull(HERE, 1),
     "brief": lambda host: host.brief(HERE, 1),
@@ -209,7 +209,7 @@ NEXT, LAST = '<http://x/?page=2>; rel="next"', '<http://x/?page=1>; rel="prev"'
     ],
 )
 def test_whether_a_list_goes_on(headers: dict[str, str], seen: int, is_full: bool, more: bool) -> None:
-    assert has_more(Answer(200, [], headers, ""), seen, is_full) == more
+    assert has_more(HostResponse(200, [], headers, ""), seen, is_full) == more
 
 
 @pytest.mark.parametrize(

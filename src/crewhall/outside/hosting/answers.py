@@ -12,7 +12,7 @@ SECONDARY = re.compile("secondary rate|abuse detection|rate limit", re.IGNORECAS
 
 
 @dataclass(frozen=True)
-class Answer:
+class HostResponse:
     status: int
     body: Any
     headers: Mapping[str, str]
@@ -33,7 +33,7 @@ def _part(part: Any) -> Any:
     return (part.get("message") or f"{part.get('field')} {part.get('code')}") if isinstance(part, dict) else part
 
 
-def redirect_of(url: str, method: str, answer: Answer) -> str | None:
+def redirect_of(url: str, method: str, answer: HostResponse) -> str | None:
     """Where a redirect leads: to the same host alone, and what writes goes there only when it stays a write."""
     if answer.status not in ((301, 302, 307, 308) if method == "GET" else (307, 308)):
         return None
@@ -42,7 +42,7 @@ def redirect_of(url: str, method: str, answer: Answer) -> str | None:
     return target if (old.scheme, old.netloc) == (new.scheme, new.netloc) and target != url else None
 
 
-def requested_wait(answer: Answer, now: float) -> float | None:
+def requested_wait(answer: HostResponse, now: float) -> float | None:
     """The seconds that a rate limit asks the caller to wait; None without a rate limit."""
     headers, is_empty = answer.headers, answer.headers.get("x-ratelimit-remaining") == "0"
     if answer.status != 429 and not (
@@ -75,7 +75,7 @@ def items_of(body: Any) -> list[Any]:
     return max(lists, key=len, default=[])
 
 
-def has_more(answer: Answer, seen: int, is_full: bool) -> bool:
+def has_more(answer: HostResponse, seen: int, is_full: bool) -> bool:
     """Whether a list goes on after this page: the host says so, or the page is full."""
     if "link" in answer.headers:
         return 'rel="next"' in answer.headers["link"]

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import AliasChoices, BaseModel, Field
 
-from crewhall.outside.hosting.model import Check, Pull, PullFile, Review
+from crewhall.outside.hosting.model import Check, Pull, PullFile, PullReview
 
 ACTIONS = {"added": "create", "removed": "delete", "deleted": "delete"}
 REVIEWS = {"request_changes": "changes_requested", "comment": "commented", "request_review": "requested"}
@@ -103,9 +103,9 @@ class ReviewShape(BaseModel):
     body: str | None = None
     dismissed: bool = False
 
-    def to_model(self) -> Review:
+    def to_model(self) -> PullReview:
         state = "dismissed" if self.dismissed else self.state.lower()
-        return Review(_login(self.user), REVIEWS.get(state, state), self.submitted_at, self.body or "")
+        return PullReview(_login(self.user), REVIEWS.get(state, state), self.submitted_at, self.body or "")
 
 
 class StatusShape(BaseModel):

@@ -27,7 +27,7 @@ import httpx2
 from pydantic import TypeAdapter, ValidationError
 
 from crewhall.errors import Conflict, Failure, Forbidden, InvalidInput, LimitExceeded, NotFound, Unavailable
-from crewhall.outside.hosting.answers import Answer, error_text, has_more, items_of, redirect_of, requested_wait
+from crewhall.outside.hosting.answers import HostResponse, error_text, has_more, items_of, redirect_of, requested_wait
 from crewhall.stop import Stop
 
 ATTEMPTS = 5
@@ -108,7 +108,7 @@ class Session:
         body: Any = None,
         again: bool | None = None,
         expect: tuple[int, ...] = (),
-    ) -> Answer:
+    ) -> HostResponse:
         """The host's answer, when its status is below 300 or expected.
 
         `again` says whether sending it twice is harmless; reading and removing is. Raises Unsure when it is not and
@@ -155,7 +155,7 @@ class Session:
                 hint=f"Is {self.access.api} its API? A proxy between may have answered in its place.",
             ) from None
 
-    def _attempt(self, method: str, url: str, query: Any, body: Any) -> Answer | _Broken:
+    def _attempt(self, method: str, url: str, query: Any, body: Any) -> HostResponse | _Broken:
         """One request, with the redirects that it leads to."""
         try:
             for _ in range(REDIRECTS):
@@ -169,9 +169,9 @@ class Session:
             log.debug("no answer", extra={"host": self.access.kind, "method": method, "error": str(broken)})
             return broken
 
-    def _exchange(self, method: str, url: str, query: Any, body: Any) -> Answer:
+    def _exchange(self, method: str, url: str, query: Any, body: Any) -> HostResponse:
         """Send, and wait for the answer or the call's end, whichever comes first. Raises _Broken and what stop does."""
-        began, coming = time.monotonic(), Future[Answer]()
+        began, coming = time.monotonic(), Future[HostResponse]()
 
         def send() -> None:
             try:
@@ -204,7 +204,7 @@ class Session:
         log.debug("asked", extra={**told, "ms": round((time.monotonic() - began) * 1000)})
         return answer
 
-    def _send(self, method: str, url: str, query: Any, body: Any) -> Answer:
+    def _send(self, method: str, url: str, query: Any, body: Any) -> HostResponse:
         headers = {"Authorization": f"token {self.access.token}"} if self.access.token else {}
         content = None if body is None else json.dumps(body).encode()
         if content is not None:
@@ -221,9 +221,9 @@ class Session:
             if response.status_code < 300:
                 raise httpx2.DecodingError("the answer is no JSON") from None
             found = None  # a proxy refuses in its own words
-        return Answer(response.status_code, found, response.headers, self._clean(error_text(found)))
+        return HostResponse(response.status_code, found, response.headers, self._clean(error_text(found)))
 
-    def _pause(self, answer: Answer | _Broken, attempt: int, harmless: bool) -> float | None:
+    def _pause(self, answer: HostResponse | _Broken, attempt: int, harmless: bool) -> float | None:
         """How long to wait before it is sent again; None when the answer stands. Raises when it is hopeless."""
         backoff = min(self._patience.pause * 2.0 ** (attempt - 1), LONGEST_PAUSE)
         if isinstance(answer, _Broken):
@@ -250,21 +250,21 @@ class Session:
         left = self._patience.stop.seconds_left
         return left is None or seconds < left - SPARE_SECONDS
 
-    def _wait(self, seconds: float, answer: Answer | _Broken) -> None:
+    def _wait(self, seconds: float, answer: HostResponse | _Broken) -> None:
         why = "did not answer" if isinstance(answer, _Broken) else f"answered {answer.status}"
         self._patience.tell(f"{self.access.title} {why}; waiting {seconds:.0f} s before the next attempt")
         if seconds:
             self._patience.beat(seconds)
             self._patience.stop.wait(seconds)
 
-    def _redirect_refusal(self, method: str, path: str, answer: Answer) -> Unavailable:
+    def _redirect_refusal(self, method: str, path: str, answer: HostResponse) -> Unavailable:
         there = self._clean(answer.headers.get("location", "")) or "nowhere"
         return Unavailable(
             f"{self.access.title} sends {method} {path} on to {there}, which is not followed",
             hint=f"Is {self.access.web} the host's own address? Give the one that it sends to.",
         )
 
-    def _refusal(self, method: str, path: str, answer: Answer) -> Failure:
+    def _refusal(self, method: str, path: str, answer: HostResponse) -> Failure:
         title, said = self.access.title, answer.error_text or f"HTTP {answer.status}"
         if answer.status == 401:
             return Forbidden(f"{title} does not take the token: {said}", hint=f"It comes from {self.access.source}.")
