@@ -26,11 +26,11 @@ class Base(Host):
     def stranger(self, token: str) -> Refusal:
         return Refusal(401, "invalid username, password or token" if token else "token is required")
 
-    def moved(self, ask: Ask, repository: Repository, rest: str) -> Answer:
+    def redirect(self, ask: Ask, repository: Repository, rest: str) -> Answer:
         there = f"{self.shapes.of(repository)}{rest}"
         return Answer(307, None, {"location": there})
 
-    def listed(self, ask: Ask, items: list[Any], shape: Callable[[Any], Any]) -> Answer:
+    def counted_page(self, ask: Ask, items: list[Any], shape: Callable[[Any], Any]) -> Answer:
         page = self.page(ask, items, "limit", shape)
         page.headers["x-total-count"] = str(len(items))
         return page

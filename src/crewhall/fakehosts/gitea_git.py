@@ -17,7 +17,7 @@ git = Routes()
 
 @git.on("GET", "/branches")
 def branches(host: Base, repo: Repository, ask: Ask) -> Answer:
-    return host.listed(ask, sorted(repo.branches), lambda name: host.shapes.branch(repo, name))
+    return host.counted_page(ask, sorted(repo.branches), lambda name: host.shapes.branch(repo, name))
 
 
 @git.on("GET", "/branches/{branch*}")
@@ -28,7 +28,7 @@ def branch_get(host: Base, repo: Repository, ask: Ask, name: str) -> Answer:
 @git.on("POST", "/branches")
 def branch_create(host: Base, repo: Repository, ask: Ask) -> Answer:
     (name,) = ask.need("new_branch_name")
-    old = ask.given.get("old_ref_name") or ask.given.get("old_branch_name") or repo.default_branch
+    old = ask.fields.get("old_ref_name") or ask.fields.get("old_branch_name") or repo.default_branch
     commit = repo.commit(old)
     if commit is None:
         raise Refusal(404, "The old branch does not exist")
@@ -85,8 +85,8 @@ def commit(host: Base, repo: Repository, ask: Ask, ref: str) -> Answer:
 def change_files(host: Base, repo: Repository, ask: Ask) -> Answer:
     """All files in one commit, on a branch or on a new one."""
     (files,) = ask.need("files")
-    branch = ask.given.get("branch") or repo.default_branch
-    target = ask.given.get("new_branch") or branch
+    branch = ask.fields.get("branch") or repo.default_branch
+    target = ask.fields.get("new_branch") or branch
     if repo.branches:
         _branch(repo, branch)
     if target != branch and (target in repo.branches or repo.clashes(target)):
@@ -95,7 +95,7 @@ def change_files(host: Base, repo: Repository, ask: Ask) -> Answer:
     for file in files:
         _change(repo, flat, file)
     above = repo.branches.get(branch)
-    sha = repo.put_commit(flat, (above,) if above else (), _message(ask.given, files), _author(ask, repo.now()))
+    sha = repo.put_commit(flat, (above,) if above else (), _message(ask.fields, files), _author(ask, repo.now()))
     repo.set_branch(target, sha)
     kept = [one["path"] for one in files if one["path"] in flat][:SHOWN_FILES]
     shown = [host.shapes.file(repo, target, path, flat[path]) for path in kept]
@@ -117,7 +117,7 @@ def _change(repo: Repository, flat: dict[str, Entry], file: dict[str, str]) -> N
         _same(flat, path, file.get("sha", ""))
     old = flat.pop(path, None)
     if operation != "delete":
-        flat[path] = Entry(old.mode if old else FILE, repo.objects.put_blob(_decoded(file.get("content", ""))))
+        flat[path] = Entry(old.mode if old else FILE, repo.objects.put_blob(_decode(file.get("content", ""))))
 
 
 def _same(flat: dict[str, Entry], path: str, sha: str) -> None:
@@ -130,7 +130,7 @@ def _same(flat: dict[str, Entry], path: str, sha: str) -> None:
         raise Refusal(422, f"sha does not match [given: {sha}, expected: {flat[path].sha}]")
 
 
-def _decoded(content: str) -> bytes:
+def _decode(content: str) -> bytes:
     try:
         return base64.b64decode(content, validate=True)
     except binascii.Error as error:
@@ -142,7 +142,7 @@ def _message(given: dict[str, Any], files: list[dict[str, str]]) -> str:
 
 
 def _author(ask: Ask, now: str) -> Person:
-    given = ask.given.get("author") or {}
+    given = ask.fields.get("author") or {}
     return Person(given.get("name") or ask.login, given.get("email") or f"{ask.login}@noreply.example.com", now)
 
 

@@ -17,7 +17,7 @@ def pulls(host: Base, repo: Repository, ask: Ask) -> Answer:
     state, base = ask.query.get("state", "open"), ask.query.get("base_branch")
     found = [one for one in repo.pulls.values() if state in ("all", one.state) and base in (None, "", one.base)]
     found.sort(key=lambda one: one.number, reverse=ask.query.get("sort") != "oldest")
-    return host.listed(ask, found, lambda one: host.shapes.pull(repo, one))
+    return host.counted_page(ask, found, lambda one: host.shapes.pull(repo, one))
 
 
 @talk.on("POST", "/pulls")
@@ -31,8 +31,8 @@ def pull_create(host: Base, repo: Repository, ask: Ask) -> Answer:
     if there := next(repo.open_pulls(name, base), None):
         about = f"id: {there.number}, head_branch: {name}, base_branch: {base}"
         raise Refusal(409, f"pull request already exists for these targets [{about}]")
-    labelled = _labels(repo, ask.given.get("labels") or [])
-    pull = repo.add_pull(title=title, head=name, base=base, body=ask.given.get("body") or "", author=ask.login)
+    labelled = _labels(repo, ask.fields.get("labels") or [])
+    pull = repo.add_pull(title=title, head=name, base=base, body=ask.fields.get("body") or "", author=ask.login)
     pull.labelled = labelled
     return Answer(201, host.shapes.whole_pull(repo, pull))
 
@@ -45,26 +45,26 @@ def pull_get(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
 @talk.on("PATCH", "/pulls/{number}")
 def pull_edit(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
     pull = repo.pull(number)
-    if pull.merged and "state" in ask.given:
+    if pull.merged and "state" in ask.fields:
         raise Refusal(412, "cannot change state of this pull request, it was already merged")
-    for name in {"title", "body", "base"} & ask.given.keys():
-        setattr(pull, name, ask.given[name])
-    if "labels" in ask.given:
-        pull.labelled = _labels(repo, ask.given["labels"])
-    repo.set_state(pull, ask.given.get("state", pull.state))
+    for name in {"title", "body", "base"} & ask.fields.keys():
+        setattr(pull, name, ask.fields[name])
+    if "labels" in ask.fields:
+        pull.labelled = _labels(repo, ask.fields["labels"])
+    repo.set_state(pull, ask.fields.get("state", pull.state))
     return Answer(201, host.shapes.whole_pull(repo, pull))
 
 
 @talk.on("GET", "/pulls/{number}/files")
 def pull_files(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
     pull = repo.pull(number)
-    return host.listed(ask, pull.files, lambda one: host.shapes.change(repo, pull, one))
+    return host.counted_page(ask, pull.files, lambda one: host.shapes.change(repo, pull, one))
 
 
 @talk.on("GET", "/pulls/{number}/reviews")
 def pull_reviews(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
     pull = repo.pull(number)
-    return host.listed(ask, pull.reviews, lambda one: host.shapes.review(repo, pull, one))
+    return host.counted_page(ask, pull.reviews, lambda one: host.shapes.review(repo, pull, one))
 
 
 @talk.on("GET", "/pulls/{base}/{head*}")
@@ -100,12 +100,12 @@ def combined_status(host: Base, repo: Repository, ask: Ask, ref: str) -> Answer:
 def statuses(host: Base, repo: Repository, ask: Ask, ref: str) -> Answer:
     sha = sha_of(repo, ref)
     found = list(reversed(repo.statuses.get(sha, [])))
-    return host.listed(ask, found, lambda one: host.shapes.status(repo, sha, one))
+    return host.counted_page(ask, found, lambda one: host.shapes.status(repo, sha, one))
 
 
 @talk.on("GET", "/labels")
 def labels(host: Base, repo: Repository, ask: Ask) -> Answer:
-    return host.listed(ask, repo.label_list, lambda one: host.shapes.label(repo, one))
+    return host.counted_page(ask, repo.label_list, lambda one: host.shapes.label(repo, one))
 
 
 @talk.on("POST", "/labels")
@@ -113,7 +113,7 @@ def label_create(host: Base, repo: Repository, ask: Ask) -> Answer:
     name, color = ask.need("name", "color")
     if not re.fullmatch("#?[0-9a-fA-F]{6}", color):
         raise Refusal(422, f"invalid color: {color}")
-    label = repo.add_label(name, color.lstrip("#"), ask.given.get("description", ""))
+    label = repo.add_label(name, color.lstrip("#"), ask.fields.get("description", ""))
     return Answer(201, host.shapes.label(repo, label))
 
 
@@ -125,7 +125,7 @@ def issue_labels(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
 @talk.on("POST", "/issues/{number}/labels")
 def issue_label(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
     issue = repo.issue(number)
-    for label in _labels(repo, ask.given.get("labels") or []):
+    for label in _labels(repo, ask.fields.get("labels") or []):
         if label not in issue.labelled:
             issue.labelled.append(label)
     return issue_labels(host, repo, ask, number)
@@ -144,13 +144,13 @@ def issues(host: Base, repo: Repository, ask: Ask) -> Answer:
     found = [one for one in both if state in ("all", one.state) and labels <= set(one.labels)]
     found = [one for one in found if kind in ("", "pulls" if isinstance(one, Pull) else "issues")]
     found.sort(key=lambda one: -one.number)
-    return host.listed(ask, found, lambda one: host.shapes.issue(repo, one))
+    return host.counted_page(ask, found, lambda one: host.shapes.issue(repo, one))
 
 
 @talk.on("POST", "/issues")
 def issue_create(host: Base, repo: Repository, ask: Ask) -> Answer:
-    (title,), labelled = ask.need("title"), _labels(repo, ask.given.get("labels") or [])
-    issue = repo.add_issue(title=title, body=ask.given.get("body") or "", author=ask.login)
+    (title,), labelled = ask.need("title"), _labels(repo, ask.fields.get("labels") or [])
+    issue = repo.add_issue(title=title, body=ask.fields.get("body") or "", author=ask.login)
     issue.labelled = labelled
     return Answer(201, host.shapes.issue(repo, issue))
 

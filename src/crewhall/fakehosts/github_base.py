@@ -38,13 +38,13 @@ class Base(Host):
     def stranger(self, token: str) -> Refusal:
         return Refusal(401, "Bad credentials" if token else "Requires authentication")
 
-    def moved(self, ask: Ask, repository: Repository, rest: str) -> Answer:
+    def redirect(self, ask: Ask, repository: Repository, rest: str) -> Answer:
         status, words = (301, "Moved Permanently") if ask.method == "GET" else (307, "Temporary Redirect")
         there = f"{self.api}/repositories/{repository.id}{rest}"
         return Answer(status, {**self.error(Refusal(status, words)), "url": there}, {"location": there})
 
 
-def created(body: dict[str, Any]) -> Answer:
+def created_response(body: dict[str, Any]) -> Answer:
     return Answer(201, body, {"location": body["url"]})
 
 

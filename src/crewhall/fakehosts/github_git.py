@@ -4,7 +4,7 @@ import base64
 import binascii
 from typing import Any
 
-from crewhall.fakehosts.github_base import Base, created, invalid
+from crewhall.fakehosts.github_base import Base, created_response, invalid
 from crewhall.fakehosts.github_shapes import person
 from crewhall.fakehosts.objects import FILE, FOLDER, Entry
 from crewhall.fakehosts.records import Refusal
@@ -52,7 +52,7 @@ def ref_create(host: Base, repo: Repository, ask: Ask) -> Answer:
     if repo.clashes(name):
         raise Refusal(422, "Reference update failed")
     repo.set_branch(name, sha)
-    return created(host.shapes.ref(repo, name))
+    return created_response(host.shapes.ref(repo, name))
 
 
 @git.on("PATCH", "/git/refs/{ref*}")
@@ -60,7 +60,7 @@ def ref_update(host: Base, repo: Repository, ask: Ask, ref: str) -> Answer:
     name, (sha,) = _existing(repo, ref), ask.need("sha")
     if sha not in repo.commits:
         raise Refusal(422, "Object does not exist")
-    if not ask.given.get("force") and repo.merge_base(repo.branches[name], sha) != repo.branches[name]:
+    if not ask.fields.get("force") and repo.merge_base(repo.branches[name], sha) != repo.branches[name]:
         raise Refusal(422, "Update is not a fast forward")
     repo.set_branch(name, sha)
     return Answer(200, host.shapes.ref(repo, name))
@@ -75,26 +75,26 @@ def ref_delete(host: Base, repo: Repository, ask: Ask, ref: str) -> Answer:
 @git.on("POST", "/git/blobs")
 def blob_create(host: Base, repo: Repository, ask: Ask) -> Answer:
     _not_empty(repo)
-    content, encoding = ask.given.get("content", ""), ask.given.get("encoding", "utf-8")
+    content, encoding = ask.fields.get("content", ""), ask.fields.get("encoding", "utf-8")
     try:
         raw = base64.b64decode(content, validate=False) if encoding == "base64" else content.encode()
     except binascii.Error:
         raise invalid("Blob", "content") from None
     sha = repo.objects.put_blob(raw)
-    return created({"sha": sha, "url": f"{host.shapes.of(repo)}/git/blobs/{sha}"})
+    return created_response({"sha": sha, "url": f"{host.shapes.of(repo)}/git/blobs/{sha}"})
 
 
 @git.on("POST", "/git/trees")
 def tree_create(host: Base, repo: Repository, ask: Ask) -> Answer:
     _not_empty(repo)
     (entries,) = ask.need("tree")
-    base = ask.given.get("base_tree")
+    base = ask.fields.get("base_tree")
     if base is not None and repo.tree(base) is None:
         raise Refusal(422, "base_tree is not a valid tree oid")
     flat = repo.objects.flat(repo.tree(base) or "") if base else {}
     for entry in entries:
         _put(repo, flat, entry)
-    return created(_tree(host, repo, repo.objects.put_tree(flat), deep=False))
+    return created_response(_tree(host, repo, repo.objects.put_tree(flat), deep=False))
 
 
 def _put(repo: Repository, flat: dict[str, Entry], entry: dict[str, Any]) -> None:
@@ -139,14 +139,14 @@ def _tree(host: Base, repo: Repository, sha: str, *, deep: bool) -> dict[str, An
 def commit_create(host: Base, repo: Repository, ask: Ask) -> Answer:
     _not_empty(repo)
     message, tree = ask.need("message", "tree")
-    parents = tuple(ask.given.get("parents", ()))
+    parents = tuple(ask.fields.get("parents", ()))
     if tree not in repo.objects.trees:
         raise Refusal(422, "Tree SHA does not exist")
     if any(sha not in repo.commits for sha in parents):
         raise Refusal(422, "Parent SHA does not exist or is not a commit object")
-    author = person(ask.given.get("author"), ask.login, repo.now())
+    author = person(ask.fields.get("author"), ask.login, repo.now())
     sha = repo.put_commit(tree, parents, message, author)
-    return created(host.shapes.git_commit(repo, repo.commits[sha]))
+    return created_response(host.shapes.git_commit(repo, repo.commits[sha]))
 
 
 @git.on("GET", "/git/commits/{sha}")

@@ -1,6 +1,6 @@
 """GitHub's pulls, their checks, labels and issues."""
 
-from crewhall.fakehosts.github_base import Base, created, invalid
+from crewhall.fakehosts.github_base import Base, created_response, invalid
 from crewhall.fakehosts.records import Check, Issue, Pull, Refusal
 from crewhall.fakehosts.routes import Routes
 from crewhall.fakehosts.server import Answer, Ask
@@ -37,9 +37,9 @@ def pull_create(host: Base, repo: Repository, ask: Ask) -> Answer:
         raise _custom(f"A pull request already exists for {repo.owner}:{name}.")
     if not repo.ahead(repo.branches[base], repo.branches[name]):
         raise _custom(f"No commits between {base} and {name}")
-    draft, body = bool(ask.given.get("draft")), ask.given.get("body") or ""
+    draft, body = bool(ask.fields.get("draft")), ask.fields.get("body") or ""
     pull = repo.add_pull(title=title, head=name, base=base, body=body, author=ask.login, draft=draft)
-    return created(host.shapes.whole_pull(repo, pull))
+    return created_response(host.shapes.whole_pull(repo, pull))
 
 
 @talk.on("GET", "/pulls/{number}")
@@ -49,7 +49,7 @@ def pull_get(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
 
 @talk.on("PATCH", "/pulls/{number}")
 def pull_edit(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
-    pull, given = repo.pull(number), ask.given
+    pull, given = repo.pull(number), ask.fields
     if given.get("state") == "open" and pull.state == "closed" and (pull.merged or pull.head not in repo.branches):
         raise _custom("state cannot be changed. The branch was deleted or merged.")
     for name in {"title", "body", "base"} & given.keys():
@@ -103,12 +103,12 @@ def labels(host: Base, repo: Repository, ask: Ask) -> Answer:
 @talk.on("POST", "/labels")
 def label_create(host: Base, repo: Repository, ask: Ask) -> Answer:
     (name,) = ask.need("name")
-    color = ask.given.get("color", "ededed")
+    color = ask.fields.get("color", "ededed")
     if len(color) != 6:
         raise invalid("Label", "color")
     if repo.find_label(name):
         raise invalid("Label", "name", "already_exists")
-    return created(host.shapes.label(repo, repo.add_label(name, color, ask.given.get("description", ""))))
+    return created_response(host.shapes.label(repo, repo.add_label(name, color, ask.fields.get("description", ""))))
 
 
 @talk.on("GET", "/issues/{number}/labels")
@@ -138,10 +138,10 @@ def issues(host: Base, repo: Repository, ask: Ask) -> Answer:
 
 @talk.on("POST", "/issues")
 def issue_create(host: Base, repo: Repository, ask: Ask) -> Answer:
-    names = [one if isinstance(one, str) else one["name"] for one in ask.given.get("labels", ())]
-    (title,), body = ask.need("title"), ask.given.get("body") or ""
+    names = [one if isinstance(one, str) else one["name"] for one in ask.fields.get("labels", ())]
+    (title,), body = ask.need("title"), ask.fields.get("body") or ""
     issue = repo.add_issue(title=title, body=body, author=ask.login, labels=names)
-    return created(host.shapes.issue(repo, issue))
+    return created_response(host.shapes.issue(repo, issue))
 
 
 @talk.on("GET", "/issues/{number}")

@@ -127,8 +127,8 @@ class Host(ABC):
         """What is said to who has no token, or an unknown one."""
 
     @abstractmethod
-    def moved(self, ask: Ask, repository: Repository, rest: str) -> Answer:
-        """What is said to who asks under an old name."""
+    def redirect(self, ask: Ask, repository: Repository, rest: str) -> Answer:
+        """The response to a request under a repository's old name."""
 
     # From a request to its answer
 
@@ -184,12 +184,14 @@ class Host(ABC):
     def _route_below(self, ask: Ask, match: re.Match[str]) -> Answer:
         owner, name, rest, number, rest_too = match.groups()
         found = (
-            self.repositories.find(int(number)) if number else self.repositories.named(unquote(owner), unquote(name))
+            self.repositories.find_by_id(int(number))
+            if number
+            else self.repositories.find_by_name(unquote(owner), unquote(name))
         )
         if found is None:
             raise Refusal(404, "Not Found")
         if not number and found.name.lower() != unquote(name).lower():
-            return self.moved(ask, found, (rest or "") + (f"?{urlencode(ask.query)}" if ask.query else ""))
+            return self.redirect(ask, found, (rest or "") + (f"?{urlencode(ask.query)}" if ask.query else ""))
         function, parts = self.repository_routes.find(ask.method, rest or rest_too or "")
         if ask.method != "GET" and not found.may_push:
             raise Refusal(403, "Resource not accessible by this token")

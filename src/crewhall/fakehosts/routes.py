@@ -51,11 +51,11 @@ class Repositories(dict[tuple[str, str], Repository]):
     def __contains__(self, key: object) -> bool:
         return isinstance(key, tuple) and super().__contains__(_small(key))
 
-    def named(self, owner: str, name: str) -> Repository | None:
+    def find_by_name(self, owner: str, name: str) -> Repository | None:
         key = _small((owner, name))
         return self.get(key) or self._old.get(key)
 
-    def find(self, number: int) -> Repository | None:
+    def find_by_id(self, number: int) -> Repository | None:
         return next((one for one in self.values() if one.id == number), None)
 
     def rename(self, owner: str, name: str, new_name: str) -> None:

@@ -29,16 +29,16 @@ class Ask:
     login: str = ""
 
     @property
-    def given(self) -> dict[str, Any]:
-        """The body's properties; none when it is no object."""
+    def fields(self) -> dict[str, Any]:
+        """The fields of the body; empty when the body is no object."""
         return self.body if isinstance(self.body, dict) else {}
 
     def need(self, *names: str) -> list[Any]:
         """These properties of the body. Raises Refusal when one is not there."""
         for name in names:
-            if self.given.get(name) in (None, ""):
+            if self.fields.get(name) in (None, ""):
                 raise Refusal(422, f'Invalid request: "{name}" was not supplied.')
-        return [self.given[name] for name in names]
+        return [self.fields[name] for name in names]
 
     def number(self, name: str, default: int) -> int:
         """A number of the query; what is none, or below one, is the default."""
