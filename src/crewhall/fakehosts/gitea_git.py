@@ -5,7 +5,7 @@ import binascii
 from typing import Any
 
 from crewhall.fakehosts.gitea_base import Base, sha_of
-from crewhall.fakehosts.objects import FILE, Entry, Person
+from crewhall.fakehosts.objects import FILE, FakeTreeEntry, Person
 from crewhall.fakehosts.records import Refusal
 from crewhall.fakehosts.routes import Routes
 from crewhall.fakehosts.server import Answer, Ask
@@ -104,7 +104,7 @@ def change_files(host: Base, repo: Repository, ask: Ask) -> Answer:
     return Answer(201, done)
 
 
-def _change(repo: Repository, flat: dict[str, Entry], file: dict[str, str]) -> None:
+def _change(repo: Repository, flat: dict[str, FakeTreeEntry], file: dict[str, str]) -> None:
     """Change the files as one operation says; renames are not pretended."""
     path, operation = file.get("path", ""), file.get("operation", "")
     if any(part in ("", ".", "..", ".git") for part in path.split("/")):
@@ -117,10 +117,10 @@ def _change(repo: Repository, flat: dict[str, Entry], file: dict[str, str]) -> N
         _same(flat, path, file.get("sha", ""))
     old = flat.pop(path, None)
     if operation != "delete":
-        flat[path] = Entry(old.mode if old else FILE, repo.objects.put_blob(_decode(file.get("content", ""))))
+        flat[path] = FakeTreeEntry(old.mode if old else FILE, repo.objects.put_blob(_decode(file.get("content", ""))))
 
 
-def _same(flat: dict[str, Entry], path: str, sha: str) -> None:
+def _same(flat: dict[str, FakeTreeEntry], path: str, sha: str) -> None:
     """Whether the caller knows the file that is there."""
     if path not in flat:
         raise Refusal(404, f"repository file does not exist [path: {path}]")

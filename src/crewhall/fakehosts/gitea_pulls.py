@@ -3,7 +3,7 @@
 import re
 
 from crewhall.fakehosts.gitea_base import Base, sha_of
-from crewhall.fakehosts.records import Issue, Label, Pull, Refusal
+from crewhall.fakehosts.records import Issue, Label, PullRecord, Refusal
 from crewhall.fakehosts.routes import Routes
 from crewhall.fakehosts.server import Answer, Ask
 from crewhall.fakehosts.state import Repository
@@ -142,7 +142,7 @@ def issues(host: Base, repo: Repository, ask: Ask) -> Answer:
     labels = {name for name in ask.query.get("labels", "").split(",") if name}
     both: list[Issue] = [*repo.issues.values(), *repo.pulls.values()]
     found = [one for one in both if state in ("all", one.state) and labels <= set(one.labels)]
-    found = [one for one in found if kind in ("", "pulls" if isinstance(one, Pull) else "issues")]
+    found = [one for one in found if kind in ("", "pulls" if isinstance(one, PullRecord) else "issues")]
     found.sort(key=lambda one: -one.number)
     return host.counted_page(ask, found, lambda one: host.shapes.issue(repo, one))
 

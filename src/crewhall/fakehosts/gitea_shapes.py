@@ -4,8 +4,8 @@ import base64
 from typing import Any
 from urllib.parse import quote
 
-from crewhall.fakehosts.objects import Commit, Entry
-from crewhall.fakehosts.records import Change, Check, Issue, Label, Pull, Review
+from crewhall.fakehosts.objects import Commit, FakeTreeEntry
+from crewhall.fakehosts.records import CheckRecord, FileDifference, Issue, Label, PullRecord, ReviewRecord
 from crewhall.fakehosts.state import Repository
 
 Shape = dict[str, Any]
@@ -70,7 +70,7 @@ class Shapes:
         there = {"type": "commit", "sha": sha, "url": f"{here}/commits/{sha}"}
         return {"ref": f"refs/heads/{name}", "url": f"{here}/refs/heads/{quote(name)}", "object": there}
 
-    def entry(self, repo: Repository, path: str, entry: Entry) -> Shape:
+    def entry(self, repo: Repository, path: str, entry: FakeTreeEntry) -> Shape:
         is_blob = entry.kind == "blob"
         size = len(repo.objects.blobs[entry.sha]) if is_blob else 0
         url = f"{self.of(repo)}/git/{'blobs' if is_blob else 'trees'}/{entry.sha}"
@@ -107,7 +107,7 @@ class Shapes:
             "parents": [{**one, "created": commit.committer.date} for one in parents],
         }
 
-    def file(self, repo: Repository, branch: str, path: str, entry: Entry) -> Shape:
+    def file(self, repo: Repository, branch: str, path: str, entry: FakeTreeEntry) -> Shape:
         raw, here = repo.objects.blobs[entry.sha], f"{self.of(repo)}/contents/{quote(path)}?ref={quote(branch)}"
         return {
             "name": path.rpartition("/")[2],
@@ -143,14 +143,14 @@ class Shapes:
         }
 
     def issue(self, repo: Repository, issue: Issue) -> Shape:
-        is_pull = isinstance(issue, Pull)
+        is_pull = isinstance(issue, PullRecord)
         html = f"{self.web(repo)}/{'pulls' if is_pull else 'issues'}/{issue.number}"
         meta = {"id": repo.id, "name": repo.name, "owner": repo.owner, "full_name": f"{repo.owner}/{repo.name}"}
         urls = {"url": f"{self.of(repo)}/issues/{issue.number}", "html_url": html, "repository": meta}
-        pull = {"pull_request": {"merged": issue.merged, "html_url": html}} if isinstance(issue, Pull) else {}
+        pull = {"pull_request": {"merged": issue.merged, "html_url": html}} if isinstance(issue, PullRecord) else {}
         return {**self._common(repo, issue), **urls, **pull}
 
-    def pull(self, repo: Repository, pull: Pull) -> Shape:
+    def pull(self, repo: Repository, pull: PullRecord) -> Shape:
         web, shown = f"{self.web(repo)}/pulls/{pull.number}", self.repository(repo)
         sides = {"head": (pull.head, pull.head_sha), "base": (pull.base, repo.branches.get(pull.base, pull.base_sha))}
         ends = {
@@ -174,12 +174,12 @@ class Shapes:
             **ends,
         }
 
-    def whole_pull(self, repo: Repository, pull: Pull) -> Shape:
+    def whole_pull(self, repo: Repository, pull: PullRecord) -> Shape:
         files = pull.files
         added, gone = sum(one.additions for one in files), sum(one.deletions for one in files)
         return {**self.pull(repo, pull), "additions": added, "deletions": gone, "changed_files": len(files)}
 
-    def change(self, repo: Repository, pull: Pull, change: Change) -> Shape:
+    def change(self, repo: Repository, pull: PullRecord, change: FileDifference) -> Shape:
         place = f"{pull.head_sha}/{quote(change.path)}"
         return {
             "filename": change.path,
@@ -192,7 +192,7 @@ class Shapes:
             "contents_url": f"{self.of(repo)}/contents/{quote(change.path)}?ref={pull.head_sha}",
         }
 
-    def review(self, repo: Repository, pull: Pull, review: Review) -> Shape:
+    def review(self, repo: Repository, pull: PullRecord, review: ReviewRecord) -> Shape:
         web = f"{self.web(repo)}/pulls/{pull.number}"
         return {
             "id": review.id,
@@ -210,7 +210,7 @@ class Shapes:
             "pull_request_url": web,
         }
 
-    def status(self, repo: Repository, sha: str, status: Check) -> Shape:
+    def status(self, repo: Repository, sha: str, status: CheckRecord) -> Shape:
         return {
             "id": status.id,
             "status": status.state,

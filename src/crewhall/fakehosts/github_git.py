@@ -6,7 +6,7 @@ from typing import Any
 
 from crewhall.fakehosts.github_base import Base, created_response, invalid
 from crewhall.fakehosts.github_shapes import person
-from crewhall.fakehosts.objects import FILE, FOLDER, Entry
+from crewhall.fakehosts.objects import FILE, FOLDER, FakeTreeEntry
 from crewhall.fakehosts.records import Refusal
 from crewhall.fakehosts.routes import Routes
 from crewhall.fakehosts.server import Answer, Ask
@@ -97,7 +97,7 @@ def tree_create(host: Base, repo: Repository, ask: Ask) -> Answer:
     return created_response(_tree(host, repo, repo.objects.put_tree(flat), deep=False))
 
 
-def _put(repo: Repository, flat: dict[str, Entry], entry: dict[str, Any]) -> None:
+def _put(repo: Repository, flat: dict[str, FakeTreeEntry], entry: dict[str, Any]) -> None:
     """Change the files as one entry of the request says: write, delete, or put a whole folder."""
     path, mode, sha = entry.get("path", ""), entry.get("mode", FILE), entry.get("sha")
     if not _is_path(path):
@@ -110,13 +110,13 @@ def _put(repo: Repository, flat: dict[str, Entry], entry: dict[str, Any]) -> Non
     for one in below_it:
         del flat[one]
     if "content" in entry:
-        flat[path] = Entry(mode, repo.objects.put_blob(entry["content"].encode()))
+        flat[path] = FakeTreeEntry(mode, repo.objects.put_blob(entry["content"].encode()))
     elif mode == FOLDER and sha in repo.objects.trees:
         flat |= {f"{path}/{name}": one for name, one in repo.objects.flat(sha).items()}
     elif sha in repo.objects.blobs:
-        flat[path] = Entry(mode, sha)
+        flat[path] = FakeTreeEntry(mode, sha)
     elif sha is not None:
-        raise Refusal(422, f"tree.sha {sha} is not a valid {Entry(mode, sha).kind}")
+        raise Refusal(422, f"tree.sha {sha} is not a valid {FakeTreeEntry(mode, sha).kind}")
 
 
 @git.on("GET", "/git/trees/{sha*}")

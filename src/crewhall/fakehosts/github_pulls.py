@@ -1,7 +1,7 @@
 """GitHub's pulls, their checks, labels and issues."""
 
 from crewhall.fakehosts.github_base import Base, created_response, invalid
-from crewhall.fakehosts.records import Check, Issue, Pull, Refusal
+from crewhall.fakehosts.records import CheckRecord, Issue, PullRecord, Refusal
 from crewhall.fakehosts.routes import Routes
 from crewhall.fakehosts.server import Answer, Ask
 from crewhall.fakehosts.state import Repository
@@ -18,7 +18,7 @@ def pulls(host: Base, repo: Repository, ask: Ask) -> Answer:
     return host.page(ask, found, "per_page", lambda one: host.shapes.pull(repo, one))
 
 
-def _is_wanted(repo: Repository, pull: Pull, query: dict[str, str]) -> bool:
+def _is_wanted(repo: Repository, pull: PullRecord, query: dict[str, str]) -> bool:
     """Whether a pull is in the list; a head without its owner filters nothing, as at GitHub."""
     owner, _, head = query.get("head", "").rpartition(":")
     is_from = not owner or (owner.lower(), head) == (repo.owner.lower(), pull.head)
@@ -156,7 +156,7 @@ def _sha(repo: Repository, ref: str) -> str:
     return commit.sha
 
 
-def _latest(checks: list[Check]) -> dict[str, Check]:
+def _latest(checks: list[CheckRecord]) -> dict[str, CheckRecord]:
     return {one.name: one for one in checks}
 
 

@@ -4,7 +4,7 @@ import base64
 from typing import Any
 from urllib.parse import quote
 
-from crewhall.fakehosts.objects import Commit, Entry, Person
+from crewhall.fakehosts.objects import Commit, FakeTreeEntry, Person
 from crewhall.fakehosts.state import Repository
 
 Shape = dict[str, Any]
@@ -123,7 +123,7 @@ class GitShapes:
             "comments_url": f"{here}/comments",
         }
 
-    def entry(self, repo: Repository, path: str, entry: Entry) -> Shape:
+    def entry(self, repo: Repository, path: str, entry: FakeTreeEntry) -> Shape:
         shown: Shape = {"path": path, "mode": entry.mode, "type": entry.kind, "sha": entry.sha}
         if entry.kind == "blob":
             shown["size"] = len(repo.objects.blobs[entry.sha])

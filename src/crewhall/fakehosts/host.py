@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 from urllib.parse import unquote, urlencode
 
 from crewhall.fakehosts.faults import Fault, Faults
-from crewhall.fakehosts.objects import FILE, Entry
+from crewhall.fakehosts.objects import FILE, FakeTreeEntry
 from crewhall.fakehosts.records import Refusal
 from crewhall.fakehosts.routes import Repositories, Routes
 from crewhall.fakehosts.server import Answer, Ask, Broken, Server
@@ -88,7 +88,10 @@ class Host(ABC):
         with self.lock:
             repository = Repository(len(self.repositories) + 1, owner, name, default_branch, self.lock)
             put = repository.objects.put_blob
-            flat = {path: Entry((modes or {}).get(path, FILE), put(content)) for path, content in (files or {}).items()}
+            flat = {
+                path: FakeTreeEntry((modes or {}).get(path, FILE), put(content))
+                for path, content in (files or {}).items()
+            }
             if flat:
                 repository.set_branch(default_branch, repository.put_commit(flat, (), "First commit"))
             self.repositories[(owner, name)] = repository
