@@ -15,10 +15,10 @@ import pytest
 from crewhall.errors import Failure
 from crewhall.fakehosts import faults
 from crewhall.fakehosts.faults import Fault
-from crewhall.fakehosts.gitea import Gitea as PretendedGitea
-from crewhall.fakehosts.github import GitHub as PretendedGitHub
+from crewhall.fakehosts.gitea import FakeGitea as PretendedGitea
+from crewhall.fakehosts.github import FakeGitHub as PretendedGitHub
 from crewhall.fakehosts.host import Exchange, Limit
-from crewhall.fakehosts.host import Host as PretendedHost
+from crewhall.fakehosts.host import FakeHost as PretendedHost
 from crewhall.outside.hosting import gitea as gitea_module
 from crewhall.outside.hosting import github as github_module
 from crewhall.outside.hosting.host import Host

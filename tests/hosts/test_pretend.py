@@ -14,9 +14,9 @@ import pytest
 
 from crewhall.fakehosts import faults
 from crewhall.fakehosts.faults import Fault
-from crewhall.fakehosts.gitea import Gitea
-from crewhall.fakehosts.github import GitHub
-from crewhall.fakehosts.host import Exchange, Host, Limit
+from crewhall.fakehosts.gitea import FakeGitea
+from crewhall.fakehosts.github import FakeGitHub
+from crewhall.fakehosts.host import Exchange, FakeHost, Limit
 from crewhall.fakehosts.state import Repository
 from tests.hosts.descriptions import HostName, need_descriptions, problems
 from tests.outside.repos import git
@@ -28,7 +28,7 @@ SAYS_NOTHING = "0" * 40
 class Talk:
     """A client of a pretended host, and its repository octo/ops."""
 
-    def __init__(self, host: Host, name: HostName) -> None:
+    def __init__(self, host: FakeHost, name: HostName) -> None:
         self.host, self.name = host, name
         self.repo: Repository = host.add_repository("octo", "ops", files=FILES, modes={"run.sh": "100755"})
         # Plain HTTP: to read every certificate of the machine would take longer than most tests.
@@ -50,9 +50,9 @@ class Talk:
 
 
 @contextmanager
-def talking(kind: type[GitHub] | type[Gitea], limit: Limit | None = None) -> Iterator[Talk]:
+def talking(kind: type[FakeGitHub] | type[FakeGitea], limit: Limit | None = None) -> Iterator[Talk]:
     with kind(tokens={"key": "octocat"}, limit=limit) as host:
-        talk = Talk(host, "github" if kind is GitHub else "gitea")
+        talk = Talk(host, "github" if kind is FakeGitHub else "gitea")
         with talk.client:
             yield talk
         found = [one for exchange in host.exchanges for one in problems(talk.name, exchange)]
@@ -61,17 +61,17 @@ def talking(kind: type[GitHub] | type[Gitea], limit: Limit | None = None) -> Ite
 
 @pytest.fixture
 def github() -> Iterator[Talk]:
-    with talking(GitHub) as talk:
+    with talking(FakeGitHub) as talk:
         yield talk
 
 
 @pytest.fixture
 def gitea() -> Iterator[Talk]:
-    with talking(Gitea) as talk:
+    with talking(FakeGitea) as talk:
         yield talk
 
 
-@pytest.fixture(params=[GitHub, Gitea])
+@pytest.fixture(params=[FakeGitHub, FakeGitea])
 def either(request: pytest.FixtureRequest) -> Iterator[Talk]:
     with talking(request.param) as talk:
         yield talk
@@ -497,7 +497,7 @@ def test_a_dropped_connection_says_nothing(either: Talk, kind: faults.Kind, name
 
 
 def test_a_host_ends_at_once_however_slow_it_is_and_whoever_is_connected() -> None:
-    host = GitHub(tokens={"key": "octocat"}).__enter__()
+    host = FakeGitHub(tokens={"key": "octocat"}).__enter__()
     talk, failed = Talk(host, "github"), list[Exception]()
     talk.ask("GET", "/labels")
     host.fail(Fault(kind="slow", seconds=600, method="POST"))

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from crewhall.fakehosts.gitea_shapes import Shapes
-from crewhall.fakehosts.host import Host, Limit
+from crewhall.fakehosts.gitea_shapes import GiteaShapes
+from crewhall.fakehosts.host import FakeHost, Limit
 from crewhall.fakehosts.records import Refusal
 from crewhall.fakehosts.server import Answer, Ask
 from crewhall.fakehosts.state import Repository
 
 
-class Base(Host):
+class GiteaBase(FakeHost):
     """What is Gitea's own, without its routes."""
 
     prefix = "/api/v1"
@@ -18,7 +18,7 @@ class Base(Host):
 
     def __init__(self, tokens: Mapping[str, str], limit: Limit | None = None) -> None:
         super().__init__(tokens, limit or Limit(page=50, tree=1000))
-        self.shapes = Shapes(self.url, self.api)
+        self.shapes = GiteaShapes(self.url, self.api)
 
     def error(self, refusal: Refusal) -> dict[str, Any]:
         return {"message": refusal.message, "url": f"{self.url}/api/swagger"}

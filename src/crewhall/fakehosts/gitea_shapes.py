@@ -12,7 +12,7 @@ Shape = dict[str, Any]
 STATUS = {"added": "added", "modified": "changed", "removed": "deleted"}
 
 
-class Shapes:
+class GiteaShapes:
     """The shapes of one host: `url` is where people look, `api` where programs do."""
 
     def __init__(self, url: str, api: str) -> None:

@@ -4,8 +4,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from crewhall.fakehosts.github_pull_shapes import Shapes
-from crewhall.fakehosts.host import Host, Limit
+from crewhall.fakehosts.github_pull_shapes import GitHubShapes
+from crewhall.fakehosts.host import FakeHost, Limit
 from crewhall.fakehosts.records import Refusal
 from crewhall.fakehosts.server import Answer, Ask
 from crewhall.fakehosts.state import Repository
@@ -13,14 +13,14 @@ from crewhall.fakehosts.state import Repository
 HOUR, REQUESTS = 3600, 5000
 
 
-class Base(Host):
+class GitHubBase(FakeHost):
     """What is GitHub's own, without its routes."""
 
     prefix = "/api/v3"
 
     def __init__(self, tokens: Mapping[str, str], limit: Limit | None = None) -> None:
         super().__init__(tokens, limit or Limit(page=100, tree=100_000))
-        self.shapes = Shapes(self.url, self.api)
+        self.shapes = GitHubShapes(self.url, self.api)
 
     def error(self, refusal: Refusal) -> dict[str, Any]:
         body = {"message": refusal.message, "documentation_url": f"{self.url}/docs", "status": str(refusal.status)}

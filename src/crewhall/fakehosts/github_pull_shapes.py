@@ -2,7 +2,7 @@
 
 from urllib.parse import quote
 
-from crewhall.fakehosts.github_shapes import GitShapes, Shape, links, node
+from crewhall.fakehosts.github_shapes import GitHubGitShapes, Shape, links, node
 from crewhall.fakehosts.records import CheckRecord, FileDifference, Issue, Label, PullRecord, ReviewRecord
 from crewhall.fakehosts.state import Repository
 
@@ -11,7 +11,7 @@ NOTHING = "assignee auto_merge milestone active_lock_reason"
 STATES = {True: "clean", False: "dirty", None: "unknown"}
 
 
-class Shapes(GitShapes):
+class GitHubShapes(GitHubGitShapes):
     """All shapes of one host."""
 
     def label(self, repo: Repository, label: Label) -> Shape:

@@ -20,7 +20,7 @@ COUNTS = "forks forks_count network_count size stargazers_count subscribers_coun
 NEVER = "archived disabled fork has_discussions has_downloads has_pages has_projects has_wiki private"
 
 
-class GitShapes:
+class GitHubGitShapes:
     """The shapes of one host: `url` is where people look, `api` where programs do."""
 
     def __init__(self, url: str, api: str) -> None:

@@ -48,7 +48,7 @@ class Limit:
     tree: int
 
 
-class Host(ABC):
+class FakeHost(ABC):
     """A pretended host; in a `with` it listens. What differs between hosts is in their classes."""
 
     prefix: ClassVar[str]

@@ -1,8 +1,8 @@
 """
 Git's objects as a host keeps them: blobs, trees and commits, each under its real SHA-1.
 
-    flat      {"checks/a.md": Entry("100644", sha)}      all files below a tree, without the folders
-    tree      {"checks": Entry("040000", sha)}           one level, as git stores it
+    flat      {"checks/a.md": FakeTreeEntry("100644", sha)}      all files below a tree, without the folders
+    tree      {"checks": FakeTreeEntry("040000", sha)}           one level, as git stores it
 """
 
 import hashlib
