@@ -17,7 +17,7 @@ from crewhall.fakehosts.faults import Fault
 from crewhall.fakehosts.gitea import FakeGitea
 from crewhall.fakehosts.github import FakeGitHub
 from crewhall.fakehosts.host import Exchange, FakeHost, Limit
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.state import FakeRepository
 from tests.hosts.descriptions import HostName, need_descriptions, problems
 from tests.outside.repos import git
 
@@ -30,7 +30,7 @@ class Talk:
 
     def __init__(self, host: FakeHost, name: HostName) -> None:
         self.host, self.name = host, name
-        self.repo: Repository = host.add_repository("octo", "ops", files=FILES, modes={"run.sh": "100755"})
+        self.repo: FakeRepository = host.add_repository("octo", "ops", files=FILES, modes={"run.sh": "100755"})
         # Plain HTTP: to read every certificate of the machine would take longer than most tests.
         keys = {"authorization": "Bearer key"}
         self.client = httpx2.Client(base_url=host.api, headers=keys, timeout=10, verify=False)

@@ -10,7 +10,7 @@ from crewhall.fakehosts.gitea_git import git
 from crewhall.fakehosts.gitea_pulls import talk
 from crewhall.fakehosts.routes import Routes
 from crewhall.fakehosts.server import Answer, Ask
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.state import FakeRepository
 
 top, below = Routes(), Routes()
 
@@ -33,7 +33,7 @@ def user(host: GiteaBase, ask: Ask) -> Answer:
 
 
 @below.on("GET", "")
-def repository(host: GiteaBase, repo: Repository, ask: Ask) -> Answer:
+def repository(host: GiteaBase, repo: FakeRepository, ask: Ask) -> Answer:
     return Answer(200, host.shapes.repository(repo))
 
 

@@ -7,7 +7,7 @@ from crewhall.fakehosts.gitea_shapes import GiteaShapes
 from crewhall.fakehosts.host import FakeHost, Limit
 from crewhall.fakehosts.records import Refusal
 from crewhall.fakehosts.server import Answer, Ask
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.state import FakeRepository
 
 
 class GiteaBase(FakeHost):
@@ -26,7 +26,7 @@ class GiteaBase(FakeHost):
     def stranger(self, token: str) -> Refusal:
         return Refusal(401, "invalid username, password or token" if token else "token is required")
 
-    def redirect(self, ask: Ask, repository: Repository, rest: str) -> Answer:
+    def redirect(self, ask: Ask, repository: FakeRepository, rest: str) -> Answer:
         there = f"{self.shapes.of(repository)}{rest}"
         return Answer(307, None, {"location": there})
 
@@ -36,7 +36,7 @@ class GiteaBase(FakeHost):
         return page
 
 
-def sha_of(repo: Repository, ref: str) -> str:
+def sha_of(repo: FakeRepository, ref: str) -> str:
     commit = repo.commit(ref)
     if commit is None:
         raise Refusal(404, f"object does not exist [id: {ref}, rel_path: ]")

@@ -9,24 +9,24 @@ from crewhall.fakehosts.objects import FILE, FakeTreeEntry, Person
 from crewhall.fakehosts.records import Refusal
 from crewhall.fakehosts.routes import Routes
 from crewhall.fakehosts.server import Answer, Ask
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.state import FakeRepository
 
 SHOWN_FILES = 30  # that the answer to a change of files has at the most
 git = Routes()
 
 
 @git.on("GET", "/branches")
-def branches(host: GiteaBase, repo: Repository, ask: Ask) -> Answer:
+def branches(host: GiteaBase, repo: FakeRepository, ask: Ask) -> Answer:
     return host.counted_page(ask, sorted(repo.branches), lambda name: host.shapes.branch(repo, name))
 
 
 @git.on("GET", "/branches/{branch*}")
-def branch_get(host: GiteaBase, repo: Repository, ask: Ask, name: str) -> Answer:
+def branch_get(host: GiteaBase, repo: FakeRepository, ask: Ask, name: str) -> Answer:
     return Answer(200, host.shapes.branch(repo, _branch(repo, name)))
 
 
 @git.on("POST", "/branches")
-def branch_create(host: GiteaBase, repo: Repository, ask: Ask) -> Answer:
+def branch_create(host: GiteaBase, repo: FakeRepository, ask: Ask) -> Answer:
     (name,) = ask.need("new_branch_name")
     old = ask.fields.get("old_ref_name") or ask.fields.get("old_branch_name") or repo.default_branch
     commit = repo.commit(old)
@@ -41,7 +41,7 @@ def branch_create(host: GiteaBase, repo: Repository, ask: Ask) -> Answer:
 
 
 @git.on("DELETE", "/branches/{branch*}")
-def branch_delete(host: GiteaBase, repo: Repository, ask: Ask, name: str) -> Answer:
+def branch_delete(host: GiteaBase, repo: FakeRepository, ask: Ask, name: str) -> Answer:
     if name == repo.default_branch:
         raise Refusal(403, "can not delete default or pull request target branch")
     repo.drop_branch(_branch(repo, name))
@@ -49,12 +49,12 @@ def branch_delete(host: GiteaBase, repo: Repository, ask: Ask, name: str) -> Ans
 
 
 @git.on("GET", "/git/refs")
-def refs(host: GiteaBase, repo: Repository, ask: Ask) -> Answer:
+def refs(host: GiteaBase, repo: FakeRepository, ask: Ask) -> Answer:
     return refs_below(host, repo, ask, "")
 
 
 @git.on("GET", "/git/refs/{ref*}")
-def refs_below(host: GiteaBase, repo: Repository, ask: Ask, ref: str) -> Answer:
+def refs_below(host: GiteaBase, repo: FakeRepository, ask: Ask, ref: str) -> Answer:
     """All that begin so, in a list, even when it is one."""
     found = [name for name in sorted(repo.branches) if f"heads/{name}".startswith(ref)]
     if not found:
@@ -63,7 +63,7 @@ def refs_below(host: GiteaBase, repo: Repository, ask: Ask, ref: str) -> Answer:
 
 
 @git.on("GET", "/git/trees/{sha*}")
-def tree(host: GiteaBase, repo: Repository, ask: Ask, ref: str) -> Answer:
+def tree(host: GiteaBase, repo: FakeRepository, ask: Ask, ref: str) -> Answer:
     sha = repo.tree(ref)
     if sha is None:
         raise Refusal(404, f"object does not exist [id: {ref}, rel_path: ]")
@@ -77,12 +77,12 @@ def tree(host: GiteaBase, repo: Repository, ask: Ask, ref: str) -> Answer:
 
 
 @git.on("GET", "/git/commits/{sha}")
-def commit(host: GiteaBase, repo: Repository, ask: Ask, ref: str) -> Answer:
+def commit(host: GiteaBase, repo: FakeRepository, ask: Ask, ref: str) -> Answer:
     return Answer(200, host.shapes.commit(repo, repo.commits[sha_of(repo, ref)]))
 
 
 @git.on("POST", "/contents")
-def change_files(host: GiteaBase, repo: Repository, ask: Ask) -> Answer:
+def change_files(host: GiteaBase, repo: FakeRepository, ask: Ask) -> Answer:
     """All files in one commit, on a branch or on a new one."""
     (files,) = ask.need("files")
     branch = ask.fields.get("branch") or repo.default_branch
@@ -104,7 +104,7 @@ def change_files(host: GiteaBase, repo: Repository, ask: Ask) -> Answer:
     return Answer(201, done)
 
 
-def _change(repo: Repository, flat: dict[str, FakeTreeEntry], file: dict[str, str]) -> None:
+def _change(repo: FakeRepository, flat: dict[str, FakeTreeEntry], file: dict[str, str]) -> None:
     """Change the files as one operation says; renames are not pretended."""
     path, operation = file.get("path", ""), file.get("operation", "")
     if any(part in ("", ".", "..", ".git") for part in path.split("/")):
@@ -146,7 +146,7 @@ def _author(ask: Ask, now: str) -> Person:
     return Person(given.get("name") or ask.login, given.get("email") or f"{ask.login}@noreply.example.com", now)
 
 
-def _branch(repo: Repository, name: str) -> str:
+def _branch(repo: FakeRepository, name: str) -> str:
     if name not in repo.branches:
         raise Refusal(404, f"branch does not exist [name: {name}]")
     return name

@@ -6,14 +6,14 @@ from crewhall.fakehosts.gitea_base import GiteaBase, sha_of
 from crewhall.fakehosts.records import Issue, Label, PullRecord, Refusal
 from crewhall.fakehosts.routes import Routes
 from crewhall.fakehosts.server import Answer, Ask
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.state import FakeRepository
 
 WORST = ("error", "failure", "warning", "pending", "success", "skipped")
 talk = Routes()
 
 
 @talk.on("GET", "/pulls")
-def pulls(host: GiteaBase, repo: Repository, ask: Ask) -> Answer:
+def pulls(host: GiteaBase, repo: FakeRepository, ask: Ask) -> Answer:
     state, base = ask.query.get("state", "open"), ask.query.get("base_branch")
     found = [one for one in repo.pulls.values() if state in ("all", one.state) and base in (None, "", one.base)]
     found.sort(key=lambda one: one.number, reverse=ask.query.get("sort") != "oldest")
@@ -21,7 +21,7 @@ def pulls(host: GiteaBase, repo: Repository, ask: Ask) -> Answer:
 
 
 @talk.on("POST", "/pulls")
-def pull_create(host: GiteaBase, repo: Repository, ask: Ask) -> Answer:
+def pull_create(host: GiteaBase, repo: FakeRepository, ask: Ask) -> Answer:
     title, head, base = ask.need("title", "head", "base")
     owner, _, name = head.rpartition(":")
     if owner.lower() not in ("", repo.owner.lower()) or name not in repo.branches or base not in repo.branches:
@@ -38,12 +38,12 @@ def pull_create(host: GiteaBase, repo: Repository, ask: Ask) -> Answer:
 
 
 @talk.on("GET", "/pulls/{number}")
-def pull_get(host: GiteaBase, repo: Repository, ask: Ask, number: str) -> Answer:
+def pull_get(host: GiteaBase, repo: FakeRepository, ask: Ask, number: str) -> Answer:
     return Answer(200, host.shapes.whole_pull(repo, repo.pull(number)))
 
 
 @talk.on("PATCH", "/pulls/{number}")
-def pull_edit(host: GiteaBase, repo: Repository, ask: Ask, number: str) -> Answer:
+def pull_edit(host: GiteaBase, repo: FakeRepository, ask: Ask, number: str) -> Answer:
     pull = repo.pull(number)
     if pull.merged and "state" in ask.fields:
         raise Refusal(412, "cannot change state of this pull request, it was already merged")
@@ -56,19 +56,19 @@ def pull_edit(host: GiteaBase, repo: Repository, ask: Ask, number: str) -> Answe
 
 
 @talk.on("GET", "/pulls/{number}/files")
-def pull_files(host: GiteaBase, repo: Repository, ask: Ask, number: str) -> Answer:
+def pull_files(host: GiteaBase, repo: FakeRepository, ask: Ask, number: str) -> Answer:
     pull = repo.pull(number)
     return host.counted_page(ask, pull.files, lambda one: host.shapes.change(repo, pull, one))
 
 
 @talk.on("GET", "/pulls/{number}/reviews")
-def pull_reviews(host: GiteaBase, repo: Repository, ask: Ask, number: str) -> Answer:
+def pull_reviews(host: GiteaBase, repo: FakeRepository, ask: Ask, number: str) -> Answer:
     pull = repo.pull(number)
     return host.counted_page(ask, pull.reviews, lambda one: host.shapes.review(repo, pull, one))
 
 
 @talk.on("GET", "/pulls/{base}/{head*}")
-def pull_between(host: GiteaBase, repo: Repository, ask: Ask, base: str, head: str) -> Answer:
+def pull_between(host: GiteaBase, repo: FakeRepository, ask: Ask, base: str, head: str) -> Answer:
     """The oldest pull between two branches, closed ones too, as Gitea has it."""
     name = head.rpartition(":")[2]
     found = [one for one in repo.pulls.values() if (one.base, one.head) == (base, name)]
@@ -81,7 +81,7 @@ def pull_between(host: GiteaBase, repo: Repository, ask: Ask, base: str, head: s
 
 
 @talk.on("GET", "/commits/{ref}/status")
-def combined_status(host: GiteaBase, repo: Repository, ask: Ask, ref: str) -> Answer:
+def combined_status(host: GiteaBase, repo: FakeRepository, ask: Ask, ref: str) -> Answer:
     """The worst of the latest of each context, of one page of them; without any, no state at all."""
     sha, page = sha_of(repo, ref), ask.number("page", 1)
     size = min(ask.number("limit", 30), host.limit.page)
@@ -97,19 +97,19 @@ def combined_status(host: GiteaBase, repo: Repository, ask: Ask, ref: str) -> An
 
 
 @talk.on("GET", "/commits/{ref}/statuses")
-def statuses(host: GiteaBase, repo: Repository, ask: Ask, ref: str) -> Answer:
+def statuses(host: GiteaBase, repo: FakeRepository, ask: Ask, ref: str) -> Answer:
     sha = sha_of(repo, ref)
     found = list(reversed(repo.statuses.get(sha, [])))
     return host.counted_page(ask, found, lambda one: host.shapes.status(repo, sha, one))
 
 
 @talk.on("GET", "/labels")
-def labels(host: GiteaBase, repo: Repository, ask: Ask) -> Answer:
+def labels(host: GiteaBase, repo: FakeRepository, ask: Ask) -> Answer:
     return host.counted_page(ask, repo.label_list, lambda one: host.shapes.label(repo, one))
 
 
 @talk.on("POST", "/labels")
-def label_create(host: GiteaBase, repo: Repository, ask: Ask) -> Answer:
+def label_create(host: GiteaBase, repo: FakeRepository, ask: Ask) -> Answer:
     name, color = ask.need("name", "color")
     if not re.fullmatch("#?[0-9a-fA-F]{6}", color):
         raise Refusal(422, f"invalid color: {color}")
@@ -118,12 +118,12 @@ def label_create(host: GiteaBase, repo: Repository, ask: Ask) -> Answer:
 
 
 @talk.on("GET", "/issues/{number}/labels")
-def issue_labels(host: GiteaBase, repo: Repository, ask: Ask, number: str) -> Answer:
+def issue_labels(host: GiteaBase, repo: FakeRepository, ask: Ask, number: str) -> Answer:
     return Answer(200, [host.shapes.label(repo, one) for one in repo.issue(number).labelled])
 
 
 @talk.on("POST", "/issues/{number}/labels")
-def issue_label(host: GiteaBase, repo: Repository, ask: Ask, number: str) -> Answer:
+def issue_label(host: GiteaBase, repo: FakeRepository, ask: Ask, number: str) -> Answer:
     issue = repo.issue(number)
     for label in _labels(repo, ask.fields.get("labels") or []):
         if label not in issue.labelled:
@@ -131,13 +131,13 @@ def issue_label(host: GiteaBase, repo: Repository, ask: Ask, number: str) -> Ans
     return issue_labels(host, repo, ask, number)
 
 
-def _labels(repo: Repository, given: list[int | str]) -> list[Label]:
+def _labels(repo: FakeRepository, given: list[int | str]) -> list[Label]:
     """The labels of these ids or names; unknown ones are passed over, as at Gitea."""
     return [one for one in repo.label_list if one.id in given or one.name in given]
 
 
 @talk.on("GET", "/issues")
-def issues(host: GiteaBase, repo: Repository, ask: Ask) -> Answer:
+def issues(host: GiteaBase, repo: FakeRepository, ask: Ask) -> Answer:
     state, kind = ask.query.get("state", "open"), ask.query.get("type", "")
     labels = {name for name in ask.query.get("labels", "").split(",") if name}
     both: list[Issue] = [*repo.issues.values(), *repo.pulls.values()]
@@ -148,7 +148,7 @@ def issues(host: GiteaBase, repo: Repository, ask: Ask) -> Answer:
 
 
 @talk.on("POST", "/issues")
-def issue_create(host: GiteaBase, repo: Repository, ask: Ask) -> Answer:
+def issue_create(host: GiteaBase, repo: FakeRepository, ask: Ask) -> Answer:
     (title,), labelled = ask.need("title"), _labels(repo, ask.fields.get("labels") or [])
     issue = repo.add_issue(title=title, body=ask.fields.get("body") or "", author=ask.login)
     issue.labelled = labelled
@@ -156,5 +156,5 @@ def issue_create(host: GiteaBase, repo: Repository, ask: Ask) -> Answer:
 
 
 @talk.on("GET", "/issues/{number}")
-def issue_get(host: GiteaBase, repo: Repository, ask: Ask, number: str) -> Answer:
+def issue_get(host: GiteaBase, repo: FakeRepository, ask: Ask, number: str) -> Answer:
     return Answer(200, host.shapes.issue(repo, repo.issue(number)))

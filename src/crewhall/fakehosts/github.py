@@ -12,7 +12,7 @@ from crewhall.fakehosts.github_git import git
 from crewhall.fakehosts.github_pulls import talk
 from crewhall.fakehosts.routes import Routes
 from crewhall.fakehosts.server import Answer, Ask
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.state import FakeRepository
 
 top, below = Routes(), Routes()
 
@@ -30,7 +30,7 @@ def user(host: GitHubBase, ask: Ask) -> Answer:
 
 
 @below.on("GET", "")
-def repository(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
+def repository(host: GitHubBase, repo: FakeRepository, ask: Ask) -> Answer:
     return Answer(200, host.shapes.repository(repo))
 
 

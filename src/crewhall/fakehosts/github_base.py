@@ -8,7 +8,7 @@ from crewhall.fakehosts.github_pull_shapes import GitHubShapes
 from crewhall.fakehosts.host import FakeHost, Limit
 from crewhall.fakehosts.records import Refusal
 from crewhall.fakehosts.server import Answer, Ask
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.state import FakeRepository
 
 HOUR, REQUESTS = 3600, 5000
 
@@ -38,7 +38,7 @@ class GitHubBase(FakeHost):
     def stranger(self, token: str) -> Refusal:
         return Refusal(401, "Bad credentials" if token else "Requires authentication")
 
-    def redirect(self, ask: Ask, repository: Repository, rest: str) -> Answer:
+    def redirect(self, ask: Ask, repository: FakeRepository, rest: str) -> Answer:
         status, words = (301, "Moved Permanently") if ask.method == "GET" else (307, "Temporary Redirect")
         there = f"{self.api}/repositories/{repository.id}{rest}"
         return Answer(status, {**self.error(Refusal(status, words)), "url": there}, {"location": there})

@@ -10,20 +10,20 @@ from crewhall.fakehosts.objects import FILE, FOLDER, FakeTreeEntry
 from crewhall.fakehosts.records import Refusal
 from crewhall.fakehosts.routes import Routes
 from crewhall.fakehosts.server import Answer, Ask
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.state import FakeRepository
 
 git = Routes()
 
 
 @git.on("GET", "/branches/{branch*}")
-def branch(host: GitHubBase, repo: Repository, ask: Ask, name: str) -> Answer:
+def branch(host: GitHubBase, repo: FakeRepository, ask: Ask, name: str) -> Answer:
     if name not in repo.branches:
         raise Refusal(404, "Branch not found")
     return Answer(200, host.shapes.branch(repo, name, repo.commits[repo.branches[name]]))
 
 
 @git.on("GET", "/git/ref/{ref*}")
-def ref_get(host: GitHubBase, repo: Repository, ask: Ask, ref: str) -> Answer:
+def ref_get(host: GitHubBase, repo: FakeRepository, ask: Ask, ref: str) -> Answer:
     _not_empty(repo)
     name = ref.removeprefix("heads/")
     if name == ref or name not in repo.branches:
@@ -32,14 +32,14 @@ def ref_get(host: GitHubBase, repo: Repository, ask: Ask, ref: str) -> Answer:
 
 
 @git.on("GET", "/git/matching-refs/{ref*}")
-def refs_matching(host: GitHubBase, repo: Repository, ask: Ask, ref: str) -> Answer:
+def refs_matching(host: GitHubBase, repo: FakeRepository, ask: Ask, ref: str) -> Answer:
     _not_empty(repo)
     found = [name for name in sorted(repo.branches) if f"heads/{name}".startswith(ref)]
     return Answer(200, [host.shapes.ref(repo, name) for name in found])
 
 
 @git.on("POST", "/git/refs")
-def ref_create(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
+def ref_create(host: GitHubBase, repo: FakeRepository, ask: Ask) -> Answer:
     _not_empty(repo)
     ref, sha = ask.need("ref", "sha")
     name = ref.removeprefix("refs/heads/")
@@ -56,7 +56,7 @@ def ref_create(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
 
 
 @git.on("PATCH", "/git/refs/{ref*}")
-def ref_update(host: GitHubBase, repo: Repository, ask: Ask, ref: str) -> Answer:
+def ref_update(host: GitHubBase, repo: FakeRepository, ask: Ask, ref: str) -> Answer:
     name, (sha,) = _existing(repo, ref), ask.need("sha")
     if sha not in repo.commits:
         raise Refusal(422, "Object does not exist")
@@ -67,13 +67,13 @@ def ref_update(host: GitHubBase, repo: Repository, ask: Ask, ref: str) -> Answer
 
 
 @git.on("DELETE", "/git/refs/{ref*}")
-def ref_delete(host: GitHubBase, repo: Repository, ask: Ask, ref: str) -> Answer:
+def ref_delete(host: GitHubBase, repo: FakeRepository, ask: Ask, ref: str) -> Answer:
     repo.drop_branch(_existing(repo, ref))
     return Answer(204)
 
 
 @git.on("POST", "/git/blobs")
-def blob_create(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
+def blob_create(host: GitHubBase, repo: FakeRepository, ask: Ask) -> Answer:
     _not_empty(repo)
     content, encoding = ask.fields.get("content", ""), ask.fields.get("encoding", "utf-8")
     try:
@@ -85,7 +85,7 @@ def blob_create(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
 
 
 @git.on("POST", "/git/trees")
-def tree_create(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
+def tree_create(host: GitHubBase, repo: FakeRepository, ask: Ask) -> Answer:
     _not_empty(repo)
     (entries,) = ask.need("tree")
     base = ask.fields.get("base_tree")
@@ -97,7 +97,7 @@ def tree_create(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
     return created_response(_tree(host, repo, repo.objects.put_tree(flat), deep=False))
 
 
-def _put(repo: Repository, flat: dict[str, FakeTreeEntry], entry: dict[str, Any]) -> None:
+def _put(repo: FakeRepository, flat: dict[str, FakeTreeEntry], entry: dict[str, Any]) -> None:
     """Change the files as one entry of the request says: write, delete, or put a whole folder."""
     path, mode, sha = entry.get("path", ""), entry.get("mode", FILE), entry.get("sha")
     if not _is_path(path):
@@ -120,7 +120,7 @@ def _put(repo: Repository, flat: dict[str, FakeTreeEntry], entry: dict[str, Any]
 
 
 @git.on("GET", "/git/trees/{sha*}")
-def tree_get(host: GitHubBase, repo: Repository, ask: Ask, sha: str) -> Answer:
+def tree_get(host: GitHubBase, repo: FakeRepository, ask: Ask, sha: str) -> Answer:
     _not_empty(repo)
     tree = repo.tree(sha)
     if tree is None:
@@ -128,7 +128,7 @@ def tree_get(host: GitHubBase, repo: Repository, ask: Ask, sha: str) -> Answer:
     return Answer(200, _tree(host, repo, tree, deep="recursive" in ask.query))
 
 
-def _tree(host: GitHubBase, repo: Repository, sha: str, *, deep: bool) -> dict[str, Any]:
+def _tree(host: GitHubBase, repo: FakeRepository, sha: str, *, deep: bool) -> dict[str, Any]:
     rows = list(repo.objects.walk(sha) if deep else repo.objects.trees[sha].items())
     shown = [host.shapes.entry(repo, path, entry) for path, entry in rows[: host.limit.tree]]
     url = f"{host.shapes.of(repo)}/git/trees/{sha}"
@@ -136,7 +136,7 @@ def _tree(host: GitHubBase, repo: Repository, sha: str, *, deep: bool) -> dict[s
 
 
 @git.on("POST", "/git/commits")
-def commit_create(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
+def commit_create(host: GitHubBase, repo: FakeRepository, ask: Ask) -> Answer:
     _not_empty(repo)
     message, tree = ask.need("message", "tree")
     parents = tuple(ask.fields.get("parents", ()))
@@ -150,7 +150,7 @@ def commit_create(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
 
 
 @git.on("GET", "/git/commits/{sha}")
-def commit_get(host: GitHubBase, repo: Repository, ask: Ask, sha: str) -> Answer:
+def commit_get(host: GitHubBase, repo: FakeRepository, ask: Ask, sha: str) -> Answer:
     _not_empty(repo)
     if sha not in repo.commits:
         raise Refusal(404, "Not Found")
@@ -158,7 +158,7 @@ def commit_get(host: GitHubBase, repo: Repository, ask: Ask, sha: str) -> Answer
 
 
 @git.on("GET", "/compare/{basehead*}")
-def compare(host: GitHubBase, repo: Repository, ask: Ask, basehead: str) -> Answer:
+def compare(host: GitHubBase, repo: FakeRepository, ask: Ask, basehead: str) -> Answer:
     base, head = (repo.commit(ref.rpartition(":")[2]) for ref in (*basehead.split("..."), "")[:2])
     if base is None or head is None:
         raise Refusal(404, "Not Found")
@@ -182,12 +182,12 @@ def compare(host: GitHubBase, repo: Repository, ask: Ask, basehead: str) -> Answ
     )
 
 
-def _not_empty(repo: Repository) -> None:
+def _not_empty(repo: FakeRepository) -> None:
     if not repo.branches:
         raise Refusal(409, "Git Repository is empty.")
 
 
-def _existing(repo: Repository, ref: str) -> str:
+def _existing(repo: FakeRepository, ref: str) -> str:
     _not_empty(repo)
     name = ref.removeprefix("heads/")
     if name == ref or name not in repo.branches:

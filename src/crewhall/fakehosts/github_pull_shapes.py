@@ -4,7 +4,7 @@ from urllib.parse import quote
 
 from crewhall.fakehosts.github_shapes import GitHubGitShapes, Shape, links, node
 from crewhall.fakehosts.records import CheckRecord, FileDifference, Issue, Label, PullRecord, ReviewRecord
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.state import FakeRepository
 
 PULL_LINKS = "html issue comments commits review_comments review_comment statuses"
 NOTHING = "assignee auto_merge milestone active_lock_reason"
@@ -14,11 +14,11 @@ STATES = {True: "clean", False: "dirty", None: "unknown"}
 class GitHubShapes(GitHubGitShapes):
     """All shapes of one host."""
 
-    def label(self, repo: Repository, label: Label) -> Shape:
+    def label(self, repo: FakeRepository, label: Label) -> Shape:
         url = f"{self.of(repo)}/labels/{quote(label.name)}"
         return {**vars(label), "node_id": node("Label", label.name), "url": url, "default": False}
 
-    def issue(self, repo: Repository, issue: Issue) -> Shape:
+    def issue(self, repo: FakeRepository, issue: Issue) -> Shape:
         here = f"{self.of(repo)}/issues/{issue.number}"
         kind = "pull" if isinstance(issue, PullRecord) else "issues"
         web = f"{self.web(repo)}/{kind}/{issue.number}"
@@ -35,7 +35,7 @@ class GitHubShapes(GitHubGitShapes):
             **links(here, "comments events labels"),
         }
 
-    def _common(self, repo: Repository, issue: Issue) -> Shape:
+    def _common(self, repo: FakeRepository, issue: Issue) -> Shape:
         return {
             "id": repo.id * 1_000_000 + issue.number,
             "node_id": node("Issue", str(issue.number)),
@@ -54,7 +54,7 @@ class GitHubShapes(GitHubGitShapes):
             "closed_at": issue.closed,
         }
 
-    def pull(self, repo: Repository, pull: PullRecord) -> Shape:
+    def pull(self, repo: FakeRepository, pull: PullRecord) -> Shape:
         """As in a list: without what is counted."""
         urls, shown = self._pull_links(repo, pull), self.repository(repo)
         fields = {"self": "url"} | {name: f"{name}_url" for name in PULL_LINKS.split()}
@@ -74,7 +74,7 @@ class GitHubShapes(GitHubGitShapes):
             "merged_at": pull.closed if pull.merged else None,
         }
 
-    def _pull_links(self, repo: Repository, pull: PullRecord) -> dict[str, str]:
+    def _pull_links(self, repo: FakeRepository, pull: PullRecord) -> dict[str, str]:
         here, issue = f"{self.of(repo)}/pulls/{pull.number}", f"{self.of(repo)}/issues/{pull.number}"
         web = f"{self.web(repo)}/pull/{pull.number}"
         return {
@@ -90,7 +90,7 @@ class GitHubShapes(GitHubGitShapes):
             "statuses_url": f"{self.of(repo)}/statuses/{pull.head_sha}",
         }
 
-    def whole_pull(self, repo: Repository, pull: PullRecord) -> Shape:
+    def whole_pull(self, repo: FakeRepository, pull: PullRecord) -> Shape:
         files, is_open = pull.files, pull.state == "open"
         return {
             **self.pull(repo, pull),
@@ -107,7 +107,7 @@ class GitHubShapes(GitHubGitShapes):
             "merged_by": self.user(pull.author) if pull.merged else None,
         }
 
-    def change(self, repo: Repository, pull: PullRecord, change: FileDifference) -> Shape:
+    def change(self, repo: FakeRepository, pull: PullRecord, change: FileDifference) -> Shape:
         web = self.web(repo)
         quoted = f"{pull.head_sha}/{quote(change.path)}"
         return {
@@ -122,7 +122,7 @@ class GitHubShapes(GitHubGitShapes):
             "contents_url": f"{self.of(repo)}/contents/{quote(change.path)}?ref={pull.head_sha}",
         }
 
-    def review(self, repo: Repository, pull: PullRecord, review: ReviewRecord) -> Shape:
+    def review(self, repo: FakeRepository, pull: PullRecord, review: ReviewRecord) -> Shape:
         web = f"{self.web(repo)}/pull/{pull.number}"
         here = f"{self.of(repo)}/pulls/{pull.number}"
         return {
@@ -139,7 +139,7 @@ class GitHubShapes(GitHubGitShapes):
             "_links": {"html": {"href": web}, "pull_request": {"href": here}},
         }
 
-    def check(self, repo: Repository, sha: str, check: CheckRecord) -> Shape:
+    def check(self, repo: FakeRepository, sha: str, check: CheckRecord) -> Shape:
         here = f"{self.of(repo)}/check-runs/{check.id}"
         output = {**dict.fromkeys(("title", "summary", "text")), "annotations_count": 0}
         return {
@@ -161,7 +161,7 @@ class GitHubShapes(GitHubGitShapes):
             "pull_requests": [],
         }
 
-    def status(self, repo: Repository, sha: str, status: CheckRecord) -> Shape:
+    def status(self, repo: FakeRepository, sha: str, status: CheckRecord) -> Shape:
         return {
             "id": status.id,
             "node_id": node("Status", str(status.id)),

@@ -4,13 +4,13 @@ from crewhall.fakehosts.github_base import GitHubBase, created_response, invalid
 from crewhall.fakehosts.records import CheckRecord, Issue, PullRecord, Refusal
 from crewhall.fakehosts.routes import Routes
 from crewhall.fakehosts.server import Answer, Ask
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.state import FakeRepository
 
 talk = Routes()
 
 
 @talk.on("GET", "/pulls")
-def pulls(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
+def pulls(host: GitHubBase, repo: FakeRepository, ask: Ask) -> Answer:
     found = [one for one in repo.pulls.values() if _is_wanted(repo, one, ask.query)]
     sort = ask.query.get("sort", "created")
     is_up = ask.query.get("direction", "desc" if sort == "created" else "asc") == "asc"
@@ -18,7 +18,7 @@ def pulls(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
     return host.page(ask, found, "per_page", lambda one: host.shapes.pull(repo, one))
 
 
-def _is_wanted(repo: Repository, pull: PullRecord, query: dict[str, str]) -> bool:
+def _is_wanted(repo: FakeRepository, pull: PullRecord, query: dict[str, str]) -> bool:
     """Whether a pull is in the list; a head without its owner filters nothing, as at GitHub."""
     owner, _, head = query.get("head", "").rpartition(":")
     is_from = not owner or (owner.lower(), head) == (repo.owner.lower(), pull.head)
@@ -26,7 +26,7 @@ def _is_wanted(repo: Repository, pull: PullRecord, query: dict[str, str]) -> boo
 
 
 @talk.on("POST", "/pulls")
-def pull_create(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
+def pull_create(host: GitHubBase, repo: FakeRepository, ask: Ask) -> Answer:
     title, head, base = ask.need("title", "head", "base")
     owner, _, name = head.rpartition(":")
     if owner.lower() not in ("", repo.owner.lower()) or name not in repo.branches:
@@ -43,12 +43,12 @@ def pull_create(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
 
 
 @talk.on("GET", "/pulls/{number}")
-def pull_get(host: GitHubBase, repo: Repository, ask: Ask, number: str) -> Answer:
+def pull_get(host: GitHubBase, repo: FakeRepository, ask: Ask, number: str) -> Answer:
     return Answer(200, host.shapes.whole_pull(repo, repo.pull(number)))
 
 
 @talk.on("PATCH", "/pulls/{number}")
-def pull_edit(host: GitHubBase, repo: Repository, ask: Ask, number: str) -> Answer:
+def pull_edit(host: GitHubBase, repo: FakeRepository, ask: Ask, number: str) -> Answer:
     pull, given = repo.pull(number), ask.fields
     if given.get("state") == "open" and pull.state == "closed" and (pull.merged or pull.head not in repo.branches):
         raise _custom("state cannot be changed. The branch was deleted or merged.")
@@ -59,13 +59,13 @@ def pull_edit(host: GitHubBase, repo: Repository, ask: Ask, number: str) -> Answ
 
 
 @talk.on("GET", "/pulls/{number}/files")
-def pull_files(host: GitHubBase, repo: Repository, ask: Ask, number: str) -> Answer:
+def pull_files(host: GitHubBase, repo: FakeRepository, ask: Ask, number: str) -> Answer:
     pull = repo.pull(number)
     return host.page(ask, pull.files, "per_page", lambda one: host.shapes.change(repo, pull, one))
 
 
 @talk.on("GET", "/pulls/{number}/reviews")
-def pull_reviews(host: GitHubBase, repo: Repository, ask: Ask, number: str) -> Answer:
+def pull_reviews(host: GitHubBase, repo: FakeRepository, ask: Ask, number: str) -> Answer:
     pull = repo.pull(number)
     return host.page(ask, pull.reviews, "per_page", lambda one: host.shapes.review(repo, pull, one))
 
@@ -74,7 +74,7 @@ def pull_reviews(host: GitHubBase, repo: Repository, ask: Ask, number: str) -> A
 
 
 @talk.on("GET", "/commits/{ref*}/check-runs")
-def check_runs(host: GitHubBase, repo: Repository, ask: Ask, ref: str) -> Answer:
+def check_runs(host: GitHubBase, repo: FakeRepository, ask: Ask, ref: str) -> Answer:
     sha = _sha(repo, ref)
     checks = list(_latest(repo.checks.get(sha, [])).values())
     page = host.page(ask, checks, "per_page", lambda one: host.shapes.check(repo, sha, one))
@@ -83,7 +83,7 @@ def check_runs(host: GitHubBase, repo: Repository, ask: Ask, ref: str) -> Answer
 
 
 @talk.on("GET", "/commits/{ref*}/status")
-def commit_status(host: GitHubBase, repo: Repository, ask: Ask, ref: str) -> Answer:
+def commit_status(host: GitHubBase, repo: FakeRepository, ask: Ask, ref: str) -> Answer:
     sha = _sha(repo, ref)
     statuses = list(_latest(repo.statuses.get(sha, [])).values())
     states = {one.state for one in statuses}
@@ -96,12 +96,12 @@ def commit_status(host: GitHubBase, repo: Repository, ask: Ask, ref: str) -> Ans
 
 
 @talk.on("GET", "/labels")
-def labels(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
+def labels(host: GitHubBase, repo: FakeRepository, ask: Ask) -> Answer:
     return host.page(ask, repo.label_list, "per_page", lambda one: host.shapes.label(repo, one))
 
 
 @talk.on("POST", "/labels")
-def label_create(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
+def label_create(host: GitHubBase, repo: FakeRepository, ask: Ask) -> Answer:
     (name,) = ask.need("name")
     color = ask.fields.get("color", "ededed")
     if len(color) != 6:
@@ -112,12 +112,12 @@ def label_create(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
 
 
 @talk.on("GET", "/issues/{number}/labels")
-def issue_labels(host: GitHubBase, repo: Repository, ask: Ask, number: str) -> Answer:
+def issue_labels(host: GitHubBase, repo: FakeRepository, ask: Ask, number: str) -> Answer:
     return host.page(ask, repo.issue(number).labelled, "per_page", lambda one: host.shapes.label(repo, one))
 
 
 @talk.on("POST", "/issues/{number}/labels")
-def issue_label(host: GitHubBase, repo: Repository, ask: Ask, number: str) -> Answer:
+def issue_label(host: GitHubBase, repo: FakeRepository, ask: Ask, number: str) -> Answer:
     issue = repo.issue(number)
     for one in ask.need("labels")[0]:
         label = repo.label(one if isinstance(one, str) else one["name"])
@@ -127,7 +127,7 @@ def issue_label(host: GitHubBase, repo: Repository, ask: Ask, number: str) -> An
 
 
 @talk.on("GET", "/issues")
-def issues(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
+def issues(host: GitHubBase, repo: FakeRepository, ask: Ask) -> Answer:
     wanted = ask.query.get("state", "open")
     labels = {name for name in ask.query.get("labels", "").split(",") if name}
     both: list[Issue] = [*repo.issues.values(), *repo.pulls.values()]
@@ -137,7 +137,7 @@ def issues(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
 
 
 @talk.on("POST", "/issues")
-def issue_create(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
+def issue_create(host: GitHubBase, repo: FakeRepository, ask: Ask) -> Answer:
     names = [one if isinstance(one, str) else one["name"] for one in ask.fields.get("labels", ())]
     (title,), body = ask.need("title"), ask.fields.get("body") or ""
     issue = repo.add_issue(title=title, body=body, author=ask.login, labels=names)
@@ -145,11 +145,11 @@ def issue_create(host: GitHubBase, repo: Repository, ask: Ask) -> Answer:
 
 
 @talk.on("GET", "/issues/{number}")
-def issue_get(host: GitHubBase, repo: Repository, ask: Ask, number: str) -> Answer:
+def issue_get(host: GitHubBase, repo: FakeRepository, ask: Ask, number: str) -> Answer:
     return Answer(200, host.shapes.issue(repo, repo.issue(number)))
 
 
-def _sha(repo: Repository, ref: str) -> str:
+def _sha(repo: FakeRepository, ref: str) -> str:
     commit = repo.commit(ref)
     if commit is None:
         raise Refusal(404, f"No commit found for SHA: {ref}")

@@ -18,9 +18,9 @@ from urllib.parse import unquote, urlencode
 from crewhall.fakehosts.faults import Fault, Faults
 from crewhall.fakehosts.objects import FILE, FakeTreeEntry
 from crewhall.fakehosts.records import Refusal
-from crewhall.fakehosts.routes import Repositories, Routes
+from crewhall.fakehosts.routes import FakeRepositories, Routes
 from crewhall.fakehosts.server import Answer, Ask, Broken, Server
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.state import FakeRepository
 
 REPOSITORY = re.compile(r"/repos/([^/]+)/([^/]+)(/.*)?|/repositories/(\d+)(/.*)?")
 
@@ -58,7 +58,7 @@ class FakeHost(ABC):
 
     def __init__(self, tokens: Mapping[str, str], limit: Limit) -> None:
         self.tokens, self.limit = dict(tokens), limit
-        self.repositories: Repositories = Repositories()
+        self.repositories: FakeRepositories = FakeRepositories()
         self.exchanges: list[Exchange] = []
         self.lock = threading.Condition()  # told of every exchange
         self._faults, self._server = Faults(), Server(self.prefix, self.reply)
@@ -83,10 +83,10 @@ class FakeHost(ABC):
         *,
         default_branch: str = "main",
         modes: Mapping[str, str] | None = None,
-    ) -> Repository:
+    ) -> FakeRepository:
         """A repository with these files in one commit on its default branch; an empty one when there are none."""
         with self.lock:
-            repository = Repository(len(self.repositories) + 1, owner, name, default_branch, self.lock)
+            repository = FakeRepository(len(self.repositories) + 1, owner, name, default_branch, self.lock)
             put = repository.objects.put_blob
             flat = {
                 path: FakeTreeEntry((modes or {}).get(path, FILE), put(content))
@@ -130,7 +130,7 @@ class FakeHost(ABC):
         """What is said to who has no token, or an unknown one."""
 
     @abstractmethod
-    def redirect(self, ask: Ask, repository: Repository, rest: str) -> Answer:
+    def redirect(self, ask: Ask, repository: FakeRepository, rest: str) -> Answer:
         """The response to a request under a repository's old name."""
 
     # From a request to its answer

@@ -19,7 +19,7 @@ T = TypeVar("T")
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Repository:
+class FakeRepository:
     """A repository and all that is asked about it. Its lock is the host's."""
 
     def __init__(self, number: int, owner: str, name: str, default: str, lock: AbstractContextManager[Any]) -> None:

@@ -17,7 +17,7 @@ from crewhall.fakehosts.faults import Fault
 from crewhall.fakehosts.gitea import FakeGitea
 from crewhall.fakehosts.github import FakeGitHub
 from crewhall.fakehosts.host import Exchange
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.state import FakeRepository
 from crewhall.families.all import registry
 from crewhall.identity import Actor
 from crewhall.stop import Stop
@@ -84,7 +84,7 @@ class Site:
         self._numbers = itertools.count(1)
 
     @property
-    def repo(self) -> Repository:
+    def repo(self) -> FakeRepository:
         return self.host.repositories[(self.owner, self.name)]
 
     def moved(self) -> "Site":
