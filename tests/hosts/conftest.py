@@ -15,10 +15,9 @@ import pytest
 from crewhall.errors import Failure
 from crewhall.fakehosts import faults
 from crewhall.fakehosts.faults import Fault
-from crewhall.fakehosts.gitea import FakeGitea as PretendedGitea
-from crewhall.fakehosts.github import FakeGitHub as PretendedGitHub
-from crewhall.fakehosts.host import Exchange, Limit
-from crewhall.fakehosts.host import FakeHost as PretendedHost
+from crewhall.fakehosts.gitea import FakeGitea
+from crewhall.fakehosts.github import FakeGitHub
+from crewhall.fakehosts.host import Exchange, FakeHost, Limit
 from crewhall.outside.hosting import gitea as gitea_module
 from crewhall.outside.hosting import github as github_module
 from crewhall.outside.hosting.host import Host
@@ -71,7 +70,7 @@ def said(body: object, status: int = 200, **more: object) -> Fault:
 class Place:
     """A pretended host with the repository octo/ops on it, and ways to reach it."""
 
-    def __init__(self, name: HostName, fake: PretendedHost) -> None:
+    def __init__(self, name: HostName, fake: FakeHost) -> None:
         self.name, self.fake = name, fake
         self.title = {"github": "GitHub", "gitea": "Gitea"}[name]
         self.repo = fake.add_repository("octo", "ops", FILES, modes=MODES)
@@ -110,7 +109,7 @@ def place() -> Iterator[Callable[..., Place]]:
         made: list[Place] = []
 
         def make(name: HostName, page: int = 50, tree: int = 1000) -> Place:
-            kind: type[PretendedGitHub | PretendedGitea] = PretendedGitHub if name == "github" else PretendedGitea
+            kind: type[FakeGitHub | FakeGitea] = FakeGitHub if name == "github" else FakeGitea
             fake = stack.enter_context(kind(tokens={TOKEN: "octocat"}, limit=Limit(page, tree)))
             made.append(Place(name, fake))
             return made[-1]

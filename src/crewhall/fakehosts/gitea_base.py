@@ -6,7 +6,7 @@ from typing import Any
 from crewhall.fakehosts.gitea_shapes import GiteaShapes
 from crewhall.fakehosts.host import FakeHost, Limit
 from crewhall.fakehosts.records import Refusal
-from crewhall.fakehosts.server import Answer, Ask
+from crewhall.fakehosts.server import FakeRequest, FakeResponse
 from crewhall.fakehosts.state import FakeRepository
 
 
@@ -26,12 +26,12 @@ class GiteaBase(FakeHost):
     def stranger(self, token: str) -> Refusal:
         return Refusal(401, "invalid username, password or token" if token else "token is required")
 
-    def redirect(self, ask: Ask, repository: FakeRepository, rest: str) -> Answer:
+    def redirect(self, request: FakeRequest, repository: FakeRepository, rest: str) -> FakeResponse:
         there = f"{self.shapes.of(repository)}{rest}"
-        return Answer(307, None, {"location": there})
+        return FakeResponse(307, None, {"location": there})
 
-    def counted_page(self, ask: Ask, items: list[Any], shape: Callable[[Any], Any]) -> Answer:
-        page = self.page(ask, items, "limit", shape)
+    def counted_page(self, request: FakeRequest, items: list[Any], shape: Callable[[Any], Any]) -> FakeResponse:
+        page = self.page(request, items, "limit", shape)
         page.headers["x-total-count"] = str(len(items))
         return page
 

@@ -7,7 +7,7 @@ from typing import Any
 from crewhall.fakehosts.github_pull_shapes import GitHubShapes
 from crewhall.fakehosts.host import FakeHost, Limit
 from crewhall.fakehosts.records import Refusal
-from crewhall.fakehosts.server import Answer, Ask
+from crewhall.fakehosts.server import FakeRequest, FakeResponse
 from crewhall.fakehosts.state import FakeRepository
 
 HOUR, REQUESTS = 3600, 5000
@@ -38,14 +38,14 @@ class GitHubBase(FakeHost):
     def stranger(self, token: str) -> Refusal:
         return Refusal(401, "Bad credentials" if token else "Requires authentication")
 
-    def redirect(self, ask: Ask, repository: FakeRepository, rest: str) -> Answer:
-        status, words = (301, "Moved Permanently") if ask.method == "GET" else (307, "Temporary Redirect")
+    def redirect(self, request: FakeRequest, repository: FakeRepository, rest: str) -> FakeResponse:
+        status, words = (301, "Moved Permanently") if request.method == "GET" else (307, "Temporary Redirect")
         there = f"{self.api}/repositories/{repository.id}{rest}"
-        return Answer(status, {**self.error(Refusal(status, words)), "url": there}, {"location": there})
+        return FakeResponse(status, {**self.error(Refusal(status, words)), "url": there}, {"location": there})
 
 
-def created_response(body: dict[str, Any]) -> Answer:
-    return Answer(201, body, {"location": body["url"]})
+def created_response(body: dict[str, Any]) -> FakeResponse:
+    return FakeResponse(201, body, {"location": body["url"]})
 
 
 def invalid(resource: str, field: str, code: str = "invalid") -> Refusal:

@@ -5,10 +5,12 @@ from collections.abc import Callable
 from urllib.parse import unquote
 
 from crewhall.fakehosts.records import Refusal
-from crewhall.fakehosts.server import Answer
+from crewhall.fakehosts.server import FakeResponse
 from crewhall.fakehosts.state import FakeRepository
 
-Route = Callable[..., Answer]  # of the host, the repository where it is below one, the request, and parts of the path
+Route = Callable[
+    ..., FakeResponse
+]  # of the host, the repository where it is below one, the request, and parts of the path
 
 
 class Routes:
