@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crewhall.errors import Failure
-from crewhall.outside.files import opened
+from crewhall.outside.files import open_root
 from tests.sizes import size
 
 READS = size(2_500, 10_000)
@@ -62,7 +62,7 @@ def swapped(one: Path, other: Path, how: str) -> Iterator[None]:
 def outcome(root: Path, path: str) -> bytes | str:
     """What a read gives: the content, or the refusal's code."""
     try:
-        with opened(str(root)) as top, top.file(path) as found:
+        with open_root(str(root)) as top, top.file(path) as found:
             return os.read(found.descriptor, 100)
     except Failure as failure:
         return failure.code
@@ -98,7 +98,7 @@ def test_a_directory_that_is_swapped_for_a_link_lists_no_name_from_outside(root:
     seen: Counter[str] = Counter()
     with swapped(root / "src", root / "lure", "exchange"):
         for _ in range(SOME_READS):
-            with contextlib.suppress(Failure), opened(str(root)) as top, top.directory("src/deep") as found:
+            with contextlib.suppress(Failure), open_root(str(root)) as top, top.directory("src/deep") as found:
                 seen.update(os.listdir(found.descriptor))
     assert set(seen) == {"a.txt", "mine.txt"}
 

@@ -9,7 +9,7 @@ import pytest
 
 from crewhall.errors import Cancelled, LimitExceeded, Unavailable
 from crewhall.outside import listing
-from crewhall.outside.files import Found, opened
+from crewhall.outside.files import Found, open_root
 from crewhall.outside.git import Repository
 from crewhall.outside.listing import Asking, Listing, contents, listed, look_at
 from crewhall.stop import Stop
@@ -23,7 +23,7 @@ def look(root: Path, found: Found, stop: Stop | None = None) -> Listing:
 
 
 def seen(root: Path, path: str = ".", stop: Stop | None = None) -> Listing:
-    with opened(str(root)) as top, top.directory(path) as found:
+    with open_root(str(root)) as top, top.directory(path) as found:
         return look(root, found, stop)
 
 
@@ -239,17 +239,21 @@ def test_a_directory_with_too_many_names_is_refused(root: Path, monkeypatch: pyt
 
 
 def test_a_name_that_is_gone_is_something_else(root: Path) -> None:
-    with opened(str(root)) as top, top.directory(".") as found:
+    with open_root(str(root)) as top, top.directory(".") as found:
         assert look_at(found, "file-0")[0] == "file" and look_at(found, "gone") == ("other", None)
 
 
 def test_what_the_kernel_does_not_list_says_so(root: Path) -> None:
-    with opened(str(root)) as top, top.file("file-0") as found, pytest.raises(Unavailable, match="'file-0' can't be"):
+    with (
+        open_root(str(root)) as top,
+        top.file("file-0") as found,
+        pytest.raises(Unavailable, match="'file-0' can't be"),
+    ):
         look(root, found)
 
 
 def test_a_directory_that_is_removed_meanwhile_is_empty(root: Path) -> None:
     (root / "gone").mkdir()
-    with opened(str(root)) as top, top.directory("gone") as found:
+    with open_root(str(root)) as top, top.directory("gone") as found:
         (root / "gone").rmdir()
         assert look(root, found).names == []

@@ -22,7 +22,7 @@ from typing import Any
 
 from crewhall.config import for_others
 from crewhall.errors import Failure, InvalidState, LimitExceeded, Unavailable
-from crewhall.outside.files import opened, pieces
+from crewhall.outside.files import open_root, pieces
 from crewhall.outside.justfiles import Check, justfiles
 from crewhall.outside.run import Ended, Heard, run, run_long
 from crewhall.stop import Stop
@@ -116,7 +116,7 @@ class _Asking:
             return UNTOLD
         path = os.path.join(os.path.dirname(self._justfile), place[1])
         try:
-            with opened(self._root) as top, top.file(path) as found:
+            with open_root(self._root) as top, top.file(path) as found:
                 self._check(found.path, b"".join(pieces(found)))
         except Failure:
             return UNTOLD

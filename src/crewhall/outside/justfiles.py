@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from crewhall.errors import InvalidState, LimitExceeded, NotFound, PathOutsideRoot
-from crewhall.outside.files import Top, opened
+from crewhall.outside.files import Top, open_root
 
 Check = Callable[[str, bytes], object]  # is told a path from the root and what is there; raises what forbids it
 NAMES = ("justfile", ".justfile")  # in any case, as just has it
@@ -37,7 +37,7 @@ def justfiles(root: str, check: Check) -> list[str]:
     Raises NotFound without a justfile, PathOutsideRoot when one of them lies elsewhere, InvalidState for a path that
     can't be told, LimitExceeded, what the sandbox says, and what `check` raises.
     """
-    with opened(root) as top:
+    with open_root(root) as top:
         found: list[str] = []
         left = [_own(top)]
         while left:
