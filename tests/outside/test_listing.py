@@ -10,7 +10,7 @@ import pytest
 from crewhall.errors import Cancelled, LimitExceeded, Unavailable
 from crewhall.outside import listing
 from crewhall.outside.files import Found, open_root
-from crewhall.outside.git import Repository
+from crewhall.outside.git import GitRepository
 from crewhall.outside.listing import Asking, Listing, contents, listed, look_at
 from crewhall.stop import Stop
 from tests.conftest import eventually
@@ -28,7 +28,7 @@ def seen(root: Path, path: str = ".", stop: Stop | None = None) -> Listing:
 
 
 @pytest.fixture
-def root(repo: Repository) -> Path:
+def root(repo: GitRepository) -> Path:
     root = Path(repo.root)
     (root / ".gitignore").write_text("*.log\n")
     (root / "x.log").write_text("x")

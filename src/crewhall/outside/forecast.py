@@ -15,7 +15,7 @@ from itertools import combinations, islice
 
 from crewhall.errors import Failure, NotFound
 from crewhall.outside.disk import scratch
-from crewhall.outside.git import Repository, refusal, refuse_old_git
+from crewhall.outside.git import GitRepository, refusal, refuse_old_git
 from crewhall.outside.saving import snapshot
 
 SINCE_MERGE_TREE = (2, 39)  # from which on it reads many pairs
@@ -65,7 +65,7 @@ class _Outcome:
 
 
 def forecast(
-    repo: Repository,
+    repo: GitRepository,
     places: Sequence[Place],
     pairs: Iterable[tuple[str, str]] | None = None,
     base: str | None = None,
@@ -102,14 +102,14 @@ def _pair(a: str, b: str, outcome: _Outcome) -> Pair | None:
     return Pair(a, b, files, len(outcome.files), outcome.note)
 
 
-def _objects_in(repo: Repository, objects: str) -> dict[str, str]:
+def _objects_in(repo: GitRepository, objects: str) -> dict[str, str]:
     """The variables that send new objects to a directory, and let git find the old ones."""
     old = os.path.join(repo.git_dir, "objects").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return {"GIT_OBJECT_DIRECTORY": objects, "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{old}"'}
 
 
 def _states(
-    repo: Repository, places: Sequence[Place], env: Mapping[str, str]
+    repo: GitRepository, places: Sequence[Place], env: Mapping[str, str]
 ) -> tuple[dict[str, str], list[tuple[str, str]]]:
     """A commit for each place that can be read, and why the others can't."""
 
@@ -127,7 +127,7 @@ def _states(
     return states, [(name, why.message) for name, why in found.items() if isinstance(why, Failure)]
 
 
-def _state(repo: Repository, place: Place, env: Mapping[str, str]) -> str:
+def _state(repo: GitRepository, place: Place, env: Mapping[str, str]) -> str:
     commit = None
     if place.path is not None and os.path.isdir(place.path):
         commit = snapshot(repo, os.path.realpath(place.path), "A forecast", env).commit
@@ -140,7 +140,7 @@ def _state(repo: Repository, place: Place, env: Mapping[str, str]) -> str:
     return commit
 
 
-def _outcomes(repo: Repository, pairs: Sequence[Commits], env: Mapping[str, str]) -> list[_Outcome]:
+def _outcomes(repo: GitRepository, pairs: Sequence[Commits], env: Mapping[str, str]) -> list[_Outcome]:
     """How each merge ends. Only when git finds two without a common history are all pairs asked for theirs."""
     unique = list(dict.fromkeys(pairs))
     found = _in_batches(repo, unique, env)
@@ -152,14 +152,16 @@ def _outcomes(repo: Repository, pairs: Sequence[Commits], env: Mapping[str, str]
     return [found.get(pair, _Outcome(False, note=UNRELATED)) for pair in pairs]
 
 
-def _have_common(repo: Repository, pair: Commits, env: Mapping[str, str]) -> bool:
+def _have_common(repo: GitRepository, pair: Commits, env: Mapping[str, str]) -> bool:
     ended = repo.git("merge-base", *pair, env=env)
     if ended.code not in (0, 1):
         raise refusal(ended, "compare two histories")
     return ended.code == 0
 
 
-def _in_batches(repo: Repository, pairs: Sequence[Commits], env: Mapping[str, str]) -> dict[Commits, _Outcome] | None:
+def _in_batches(
+    repo: GitRepository, pairs: Sequence[Commits], env: Mapping[str, str]
+) -> dict[Commits, _Outcome] | None:
     """The merges, shared among a few processes; None when one has no common history."""
     size = max(1, -(-len(pairs) // WORKERS))
     batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
@@ -172,7 +174,7 @@ def _in_batches(repo: Repository, pairs: Sequence[Commits], env: Mapping[str, st
     return found
 
 
-def _batch(repo: Repository, pairs: Sequence[Commits], env: Mapping[str, str]) -> dict[Commits, _Outcome] | None:
+def _batch(repo: GitRepository, pairs: Sequence[Commits], env: Mapping[str, str]) -> dict[Commits, _Outcome] | None:
     lines = "".join(f"{a} {b}\n" for a, b in pairs)
     words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", "--stdin")
     ended = repo.git(*words, env=env, stdin=lines.encode())

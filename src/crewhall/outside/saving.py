@@ -22,7 +22,7 @@ from itertools import count
 
 from crewhall.errors import InvalidState, Unavailable
 from crewhall.outside.disk import scratch
-from crewhall.outside.git import Repository, refusal, version
+from crewhall.outside.git import GitRepository, refusal, version
 from crewhall.outside.hostile_repository import leads_to
 
 ATTEMPTS = 3  # files come and go while an agent works
@@ -63,7 +63,7 @@ class Saved(Snapshot):
 
 
 def save_work(
-    repo: Repository, path: str, ref: str, message: str, besides: str | None = None, git_dir: str | None = None
+    repo: GitRepository, path: str, ref: str, message: str, besides: str | None = None, git_dir: str | None = None
 ) -> Saved:
     """Put everything uncommitted into a commit under a ref, or under its next free name (`ref-2` …).
 
@@ -75,19 +75,19 @@ def save_work(
     return _saved(repo, desk.taken(message, besides, namespace(ref)), ref, besides)
 
 
-def save_staged(repo: Repository, git_dir: str, ref: str, message: str, besides: str | None = None) -> Saved:
+def save_staged(repo: GitRepository, git_dir: str, ref: str, message: str, besides: str | None = None) -> Saved:
     """The same for a worktree whose directory is gone: its HEAD, and what was staged."""
     desk = _Desk(repo, None, git_dir)
     return _saved(repo, desk.taken(message, besides, namespace(ref)), ref, besides)
 
 
-def _saved(repo: Repository, taken: Snapshot, ref: str, besides: str | None) -> Saved:
+def _saved(repo: GitRepository, taken: Snapshot, ref: str, besides: str | None) -> Saved:
     if taken.commit is None or (not taken.had_changes and is_kept(repo, taken.commit, besides, namespace(ref))):
         return Saved(taken.commit, taken.had_changes, taken.skipped)
     return Saved(taken.commit, taken.had_changes, taken.skipped, keep_under(repo, ref, taken.commit))
 
 
-def snapshot(repo: Repository, path: str, message: str, env: Mapping[str, str] | None = None) -> Snapshot:
+def snapshot(repo: GitRepository, path: str, message: str, env: Mapping[str, str] | None = None) -> Snapshot:
     """What a worktree holds now, as a commit on top of its HEAD and of what it is merging; HEAD if that is all.
 
     `env` may send the new objects elsewhere.
@@ -98,7 +98,9 @@ def snapshot(repo: Repository, path: str, message: str, env: Mapping[str, str] |
 class _Desk:
     """A worktree (its directory may be gone: path None) and a temporary index, in which its commit is put together."""
 
-    def __init__(self, repo: Repository, path: str | None, git_dir: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, repo: GitRepository, path: str | None, git_dir: str, env: Mapping[str, str] | None = None
+    ) -> None:
         self.repo, self.path, self.git_dir = repo, path, git_dir
         self.cwd = path or repo.root
         self.env = dict(env or {}) | {"GIT_DIR": git_dir, "GIT_WORK_TREE": self.cwd}
@@ -229,7 +231,7 @@ class _Desk:
         return self.ask("commit-tree", "--no-gpg-sign", *words, tree, stdin=message.encode("utf-8", "replace"), env=env)
 
 
-def git_dir_of(repo: Repository, path: str) -> str:
+def git_dir_of(repo: GitRepository, path: str) -> str:
     """The git directory of one worktree. Raises InvalidState when the path is not the top of one of this repository."""
     found = leads_to(path)
     if found == repo.git_dir or (
@@ -246,7 +248,7 @@ def namespace(ref: str) -> str:
     return ref.rpartition("/")[0]
 
 
-def is_kept(repo: Repository, commit: str, besides: str | None, also: str = "") -> bool:
+def is_kept(repo: GitRepository, commit: str, besides: str | None, also: str = "") -> bool:
     """Whether a branch other than `besides`, a tag, a remote's branch or a ref below `also` has the commit."""
     places = [*KEEPERS, also] if also else KEEPERS
     format_ = "%(refname)%00%(symref)"
@@ -255,7 +257,7 @@ def is_kept(repo: Repository, commit: str, besides: str | None, also: str = "") 
     return any(not target and name != f"refs/heads/{besides}" for name, target in refs)
 
 
-def keep_under(repo: Repository, ref: str, commit: str) -> str:
+def keep_under(repo: GitRepository, ref: str, commit: str) -> str:
     """Write a new ref for a commit; its name: `ref`, or the next free one. One that has it all will do."""
     for number in count(1):
         name = ref if number == 1 else f"{ref}-{number}"
@@ -272,7 +274,7 @@ def keep_under(repo: Repository, ref: str, commit: str) -> str:
     raise AssertionError("numbers do not end")
 
 
-def _has_all_of(repo: Repository, kept: str, commit: str) -> bool:
+def _has_all_of(repo: GitRepository, kept: str, commit: str) -> bool:
     """Whether a saved commit has the same files, and every parent: what it keeps is no parent of later ones."""
     tree, *parents = repo.text("rev-parse", f"{commit}^{{tree}}", f"{commit}^@").split()
     kept_tree, *kept_parents = repo.text("rev-parse", f"{kept}^{{tree}}", f"{kept}^@").split()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from crewhall.errors import Conflict, Failure, InvalidInput, InvalidState, NotFound
 from crewhall.outside.disk import delete
-from crewhall.outside.git import Repository, lock, pause, refusal, version
+from crewhall.outside.git import GitRepository, lock, pause, refusal, version
 from crewhall.outside.saving import git_dir_of
 
 HALF_MADE = "initializing"  # git's own lock on a worktree that it is making
@@ -50,7 +50,7 @@ class Added:
     was_there: bool = False
 
 
-def worktrees(repo: Repository) -> list[Worktree]:
+def worktrees(repo: GitRepository) -> list[Worktree]:
     """All worktrees of a repository, the main one first, also those whose directory is gone."""
     ends = "\0" if version() >= SINCE_NULS else "\n"
     blocks = _listed(repo, ["-z"] if ends == "\0" else []).split(ends * 2)
@@ -59,7 +59,7 @@ def worktrees(repo: Repository) -> list[Worktree]:
     return [replace(first, path=repo.root, is_main=True), *others]
 
 
-def _listed(repo: Repository, options: list[str]) -> str:
+def _listed(repo: GitRepository, options: list[str]) -> str:
     """Git's list. It fails when it meets a worktree that someone is just making, so it is asked again."""
     for _ in range(LOOKS - 1):
         ended = repo.git("worktree", "list", "--porcelain", *options)
@@ -82,7 +82,7 @@ def _worktree(told: dict[str, str]) -> Worktree:
     )
 
 
-def at(repo: Repository, path: str) -> Worktree | None:
+def at(repo: GitRepository, path: str) -> Worktree | None:
     """The worktree that git knows at a path."""
     return next((each for each in worktrees(repo) if each.path == path), None)
 
@@ -99,7 +99,7 @@ def trash_of(path: str) -> str:
     return os.path.join(parent, f".{name}{TRASH}")
 
 
-def add_worktree(repo: Repository, path: str, branch: str, base: str, may_be_ours: bool = False) -> Added:
+def add_worktree(repo: GitRepository, path: str, branch: str, base: str, may_be_ours: bool = False) -> Added:
     """Make a worktree on a branch, which begins at `base` if it is new; parent directories are made.
 
     Calling again finds the finished one. One that is half made is cleared away when `may_be_ours` says that a process
@@ -156,20 +156,20 @@ def _refuse_in_the_making(there: Worktree, may_be_ours: bool) -> None:
         )
 
 
-def clear_half_made(repo: Repository, tree: Worktree) -> None:
+def clear_half_made(repo: GitRepository, tree: Worktree) -> None:
     """Take away a worktree that git was killed over; there is nothing in it but what git itself had put there."""
     delete(tree.path)
     forget(repo, tree.path)
 
 
-def forget(repo: Repository, path: str) -> None:
+def forget(repo: GitRepository, path: str) -> None:
     """Make git forget one worktree whose directory is gone; the person's other entries stay."""
     ended = repo.git("worktree", "remove", "--force", "--force", "--", path)
     if ended.code != 0:
         raise refusal(ended, f"forget the worktree {path}")
 
 
-def _found(repo: Repository, there: Worktree, branch: str) -> Added:
+def _found(repo: GitRepository, there: Worktree, branch: str) -> Added:
     if there.branch != branch:
         raise Conflict(
             f"{there.path} is already a worktree, of {there.branch or there.head}", hint="Choose another path."
@@ -183,7 +183,7 @@ def _found(repo: Repository, there: Worktree, branch: str) -> Added:
     return Added(branch_is_new=False, was_there=True)
 
 
-def _refuse_taken(repo: Repository, path: str, branch: str) -> None:
+def _refuse_taken(repo: GitRepository, path: str, branch: str) -> None:
     if os.path.lexists(path) and (os.path.islink(path) or not os.path.isdir(path) or os.listdir(path)):
         raise Conflict(f"{path} is there already, and is not an empty directory", hint="Choose another path.")
     for tree in worktrees(repo):
@@ -195,7 +195,7 @@ def _refuse_taken(repo: Repository, path: str, branch: str) -> None:
             )
 
 
-def _added(repo: Repository, path: str, branch: str, base: str) -> Added:
+def _added(repo: GitRepository, path: str, branch: str, base: str) -> Added:
     is_new = not repo.branch_exists(branch)
     commit = repo.commit_of(base if is_new else f"refs/heads/{branch}")
     if commit is None:
@@ -226,7 +226,7 @@ def _missing_parents(path: str) -> list[str]:
     return missing
 
 
-def _undo(repo: Repository, path: str, made: list[str], was_empty: bool, branch: tuple[str, str] | None) -> None:
+def _undo(repo: GitRepository, path: str, made: list[str], was_empty: bool, branch: tuple[str, str] | None) -> None:
     with contextlib.suppress(Failure):  # then it is named by what hindered it first
         delete(path)
     if at(repo, path) is not None:

@@ -16,7 +16,7 @@ from crewhall.errors import Failure, Unavailable
 from crewhall.families.work.task.model import FINISHED
 from crewhall.families.work.workspace.model import BaseClash, Clash, Forecast, Unreadable
 from crewhall.outside import forecast
-from crewhall.outside.git import opened
+from crewhall.outside.git import open_repository
 from crewhall.stop import Part, Stop
 from crewhall.store.transaction import Row
 
@@ -58,7 +58,7 @@ def _asked(stop: Stop, rows: Sequence[Row], pairs: Pairs, bases: Sequence[str] =
     places = [forecast.Place(row["id"], row["path"], row["branch"]) for row in rows]
     places += [forecast.Place(_base(branch), None, branch) for branch in bases]
     try:
-        return forecast.forecast(opened(rows[0]["repository_path"], stop), places, pairs)
+        return forecast.forecast(open_repository(rows[0]["repository_path"], stop), places, pairs)
     except OSError as error:
         raise Unavailable(
             f"git's forecast can't be made: {error.strerror or error}",
