@@ -11,15 +11,15 @@ from crewhall.errors import Cancelled, LimitExceeded, Unavailable
 from crewhall.outside import listing
 from crewhall.outside.files import Found, open_root
 from crewhall.outside.git import GitRepository
-from crewhall.outside.listing import Asking, Listing, contents, listed, look_at
+from crewhall.outside.listing import GitLookup, Listing, contents, look_at, read_listing
 from crewhall.stop import Stop
 from tests.conftest import eventually
 from tests.outside.repos import commit, git
 
 
 def look(root: Path, found: Found, stop: Stop | None = None) -> Listing:
-    asking = Asking(str(root), found, stop)
-    return listed(found, asking, lambda: contents(found, asking))
+    asking = GitLookup(str(root), found, stop)
+    return read_listing(found, asking, lambda: contents(found, asking))
 
 
 def seen(root: Path, path: str = ".", stop: Stop | None = None) -> Listing:
