@@ -19,7 +19,7 @@ from crewhall.errors import Conflict, InvalidState
 from crewhall.outside.disk import delete, refuse_mounts
 from crewhall.outside.git import GitRepository, lock
 from crewhall.outside.saving import git_dir_of, is_kept, keep_under, namespace, save_staged, save_work
-from crewhall.outside.worktrees import Worktree, at, clear_half_made, forget, trash_of, true_path, worktrees
+from crewhall.outside.worktrees import GitWorktree, at, clear_half_made, forget, trash_of, true_path, worktrees
 
 SAVES = 3  # of what was moved aside, before it is said that somebody goes on writing there
 HOME = "-worktrees"  # how a directory ends that is made for worktrees, and goes with the last of them
@@ -51,7 +51,7 @@ def remove_worktree(
         there = at(alone, path)
         _refuse(alone, path, there)
         doomed = branch if branch and delete_branch and not _is_used(alone, branch, path) else None
-        refs = _taken_away(alone, there, doomed, ref_prefix) if there else []
+        refs = _take_away(alone, there, doomed, ref_prefix) if there else []
         delete(trash_of(path))
         tip = alone.commit_of(f"refs/heads/{doomed}") if doomed else None
         if tip and not is_kept(alone, tip, doomed, namespace(ref_prefix)):
@@ -64,7 +64,7 @@ def remove_worktree(
         return Removed(tuple(refs), there is not None, tip is not None)
 
 
-def _refuse(repo: GitRepository, path: str, there: Worktree | None) -> None:
+def _refuse(repo: GitRepository, path: str, there: GitWorktree | None) -> None:
     if path in (repo.root, repo.git_dir):
         raise InvalidState(f"{path} is the repository's main worktree", hint="Name a worktree that the hall made.")
     if there is None and os.path.lexists(path):
@@ -153,8 +153,8 @@ def _git_dir_at(repo: GitRepository, path: str) -> str | None:
     return None
 
 
-def _taken_away(repo: GitRepository, there: Worktree, doomed: str | None, ref: str) -> list[str]:
-    """Move a worktree aside and make git forget it; the refs that now keep its work."""
+def _take_away(repo: GitRepository, there: GitWorktree, doomed: str | None, ref: str) -> list[str]:
+    """Move a worktree aside and make git forget it; returns the refs that now keep its work."""
     if there.is_half_made:
         clear_half_made(repo, there)
         return []
@@ -175,7 +175,7 @@ def _taken_away(repo: GitRepository, there: Worktree, doomed: str | None, ref: s
 class _Keeping:
     """A worktree whose work is saved again and again on its way out, and the refs that keep it."""
 
-    def __init__(self, repo: GitRepository, there: Worktree, doomed: str | None, ref: str) -> None:
+    def __init__(self, repo: GitRepository, there: GitWorktree, doomed: str | None, ref: str) -> None:
         self.repo, self.doomed, self.ref = repo, doomed, ref
         self.refs: list[str] = []
         self.git_dir = git_dir_of(repo, there.path) if os.path.lexists(there.path) else _git_dir_at(repo, there.path)
