@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crewhall.errors import Cancelled, NotFound, Unavailable
-from crewhall.outside.forecast import FILES, UNRELATED, Forecast, Pair, Place, forecast
+from crewhall.outside.forecast import FILES, UNRELATED, MergeCandidate, MergeForecast, Pair, forecast
 from crewhall.outside.git import GitRepository, open_repository
 from crewhall.outside.worktrees import add_worktree
 from crewhall.stop import Stop
@@ -22,8 +22,8 @@ def worktree(repo: GitRepository, tmp_path: Path, name: str) -> Path:
     return path
 
 
-def place(path: Path) -> Place:
-    return Place(path.name, str(path), path.name)
+def place(path: Path) -> MergeCandidate:
+    return MergeCandidate(path.name, str(path), path.name)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def trees(repo: GitRepository, tmp_path: Path) -> list[Path]:
     return [a, b, c, d]
 
 
-def seen(told: Forecast) -> set[tuple[str, str, tuple[str, ...]]]:
+def seen(told: MergeForecast) -> set[tuple[str, str, tuple[str, ...]]]:
     return {(pair.a, pair.b, pair.files) for pair in told.conflicts}
 
 
@@ -97,7 +97,7 @@ def test_a_place_in_the_middle_of_a_merge_counts_with_what_it_merges(repo: GitRe
 
 def test_a_directory_that_is_gone_counts_by_its_branch(repo: GitRepository, trees: list[Path]) -> None:
     shutil.rmtree(trees[0])
-    places = [Place("a", str(trees[0]), "a"), Place("by-branch", None, "a"), place(trees[1])]
+    places = [MergeCandidate("a", str(trees[0]), "a"), MergeCandidate("by-branch", None, "a"), place(trees[1])]
     told = forecast(repo, places)
     assert seen(told) == {("a", "b", ("file-0",)), ("by-branch", "b", ("file-0",))}
 
@@ -106,7 +106,7 @@ def test_a_tag_or_a_commit_is_a_place_too(repo: GitRepository, trees: list[Path]
     git(repo.root, "tag", "-a", "v1", "-m", "one", "a")
     head = git(repo.root, "rev-parse", "a")
     git(repo.root, "tag", "d", "a")  # of two names the branch's counts
-    told = forecast(repo, [Place(name, None, name) for name in ("v1", head, "d")] + [place(trees[1])])
+    told = forecast(repo, [MergeCandidate(name, None, name) for name in ("v1", head, "d")] + [place(trees[1])])
     assert seen(told) == {("v1", "b", ("file-0",)), (head, "b", ("file-0",))}
     shutil.rmtree(trees[0])
     git(repo.root, "branch", "-qm", "a", "renamed")
@@ -129,7 +129,13 @@ def test_what_can_t_be_read_is_named_and_the_rest_is_compared(repo: GitRepositor
     git(repo.root, "config", "filter.broken.clean", "false")
     git(repo.root, "config", "filter.broken.required", "true")
     (c / ".gitattributes").write_text("* filter=broken\n")
-    places = [place(a), place(b), place(c), Place("no-branch", None, "nothing"), Place("other", other.root, "main")]
+    places = [
+        place(a),
+        place(b),
+        place(c),
+        MergeCandidate("no-branch", None, "nothing"),
+        MergeCandidate("other", other.root, "main"),
+    ]
     told = forecast(repo, places)
     assert seen(told) == {("a", "b", ("file-0",))}
     reasons = dict(told.unreadable)
@@ -180,4 +186,4 @@ def test_a_forecast_ends_with_its_call_and_needs_a_new_git(
 
 
 def test_no_places_and_one_place_have_no_conflicts(repo: GitRepository, trees: list[Path]) -> None:
-    assert forecast(repo, []) == forecast(repo, [place(trees[0])]) == Forecast((), (), (), 0)
+    assert forecast(repo, []) == forecast(repo, [place(trees[0])]) == MergeForecast((), (), (), 0)

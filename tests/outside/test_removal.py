@@ -14,7 +14,7 @@ import pytest
 
 from crewhall.errors import InvalidState, TimedOut
 from crewhall.outside import disk
-from crewhall.outside.forecast import Place, forecast
+from crewhall.outside.forecast import MergeCandidate, forecast
 from crewhall.outside.git import GitRepository, lock, open_repository
 from crewhall.outside.removal import SAVES, Removed, remove_worktree
 from crewhall.outside.worktrees import add_worktree, trash_of, worktrees
@@ -252,7 +252,7 @@ def test_a_forecast_s_own_git_does_not_count(
     os.mkfifo(go)
     path = os.environ["PATH"]
     monkeypatch.setenv("PATH", slow_git(tmp_path, "add --all", f"touch {reached}; cat {go}")["PATH"])
-    looking = threading.Thread(target=forecast, args=(repo, [Place("login", str(tree), "login")]))
+    looking = threading.Thread(target=forecast, args=(repo, [MergeCandidate("login", str(tree), "login")]))
     looking.start()
     eventually(reached.exists)
     monkeypatch.setenv("PATH", path)

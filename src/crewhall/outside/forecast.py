@@ -1,8 +1,8 @@
 """
 A forecast: which pieces of unfinished work would conflict if they were merged now. Nothing is changed or left behind.
 
-    forecast(repo, places: Sequence[Place(name, path, branch)], pairs=None, base=None)
-        -> Forecast(conflicts, against_base, unreadable, compared)       Pair(a, b, files, total, note)
+    forecast(repo, places: Sequence[MergeCandidate(name, path, branch)], pairs=None, base=None)
+        -> MergeForecast(conflicts, against_base, unreadable, compared)       Pair(a, b, files, total, note)
 
 Each place counts with its uncommitted work. All that git writes on the way goes to a temporary object directory.
 """
@@ -26,8 +26,8 @@ Commits = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Place:
-    """A piece of work: a worktree, or a branch alone when `path` is gone; when it is None, also a tag or a commit."""
+class MergeCandidate:
+    """Unfinished work: a worktree, or only its branch when `path` is gone. With `path` None, also a tag or a commit."""
 
     name: str
     path: str | None
@@ -46,7 +46,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class MergeForecast:
     """The conflicts between places and with the base; the places that could not be read, each with the reason."""
 
     conflicts: tuple[Pair, ...]
@@ -66,10 +66,10 @@ class _Outcome:
 
 def forecast(
     repo: GitRepository,
-    places: Sequence[Place],
+    places: Sequence[MergeCandidate],
     pairs: Iterable[tuple[str, str]] | None = None,
     base: str | None = None,
-) -> Forecast:
+) -> MergeForecast:
     """Merge places two by two, all of them or the named `pairs`, and each with `base` if given, and see what conflicts.
 
     Raises Unavailable when git is older than 2.39 or no temporary directory can be made, NotFound for an unknown base.
@@ -88,10 +88,10 @@ def forecast(
         outcomes = iter(_outcomes(repo, commits, env))
     conflicts = [_pair(a, b, outcome) for (a, b), outcome in zip(chosen, islice(outcomes, len(chosen)), strict=True)]
     against = [_pair(name, base or "", outcome) for name, outcome in zip(states, outcomes, strict=False)]
-    return Forecast(_found(conflicts), _found(against), tuple(unreadable), len(commits))
+    return MergeForecast(_only_conflicts(conflicts), _only_conflicts(against), tuple(unreadable), len(commits))
 
 
-def _found(pairs: Iterable[Pair | None]) -> tuple[Pair, ...]:
+def _only_conflicts(pairs: Iterable[Pair | None]) -> tuple[Pair, ...]:
     return tuple(pair for pair in pairs if pair is not None)
 
 
@@ -109,11 +109,11 @@ def _objects_in(repo: GitRepository, objects: str) -> dict[str, str]:
 
 
 def _states(
-    repo: GitRepository, places: Sequence[Place], env: Mapping[str, str]
+    repo: GitRepository, places: Sequence[MergeCandidate], env: Mapping[str, str]
 ) -> tuple[dict[str, str], list[tuple[str, str]]]:
     """A commit for each place that can be read, and why the others can't."""
 
-    def state(place: Place) -> str | Failure:
+    def state(place: MergeCandidate) -> str | Failure:
         try:
             return _state(repo, place, env)
         except Failure as failure:
@@ -127,7 +127,7 @@ def _states(
     return states, [(name, why.message) for name, why in found.items() if isinstance(why, Failure)]
 
 
-def _state(repo: GitRepository, place: Place, env: Mapping[str, str]) -> str:
+def _state(repo: GitRepository, place: MergeCandidate, env: Mapping[str, str]) -> str:
     commit = None
     if place.path is not None and os.path.isdir(place.path):
         commit = snapshot(repo, os.path.realpath(place.path), "A forecast", env).commit
@@ -180,14 +180,14 @@ def _batch(repo: GitRepository, pairs: Sequence[Commits], env: Mapping[str, str]
     ended = repo.git(*words, env=env, stdin=lines.encode())
     if ended.code != 0 and b"unrelated histories" in ended.err:
         return None
-    outcomes = list(_parsed(ended.out))
+    outcomes = list(_parse_outcomes(ended.out))
     if ended.code != 0 or len(outcomes) != len(pairs):
         raise refusal(ended, "merge on trial")
     return dict(zip(pairs, outcomes, strict=True))
 
 
-def _parsed(out: bytes) -> Iterator[_Outcome]:
-    """Each answer is `1` for clean or `0`, a tree, the files in conflict, and an empty field."""
+def _parse_outcomes(out: bytes) -> Iterator[_Outcome]:
+    """Parse merge-tree: for each pair `1` (clean) or `0`, a tree, the conflicting files, an empty field."""
     fields = iter(out.split(b"\0"))
     for is_clean in fields:
         if not is_clean:
