@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewhall.errors import Cancelled, Failure, InvalidInput, NotFound, TimedOut, Unavailable
-from crewhall.outside.child_pipes import Kept
+from crewhall.outside.child_pipes import BoundedOutput
 from crewhall.outside.run import Ended, run, run_long
 from crewhall.stop import Stop
 from tests.conftest import eventually
@@ -162,7 +162,7 @@ def long(text: str, cwd: Path, seconds: float = 20, most_bytes: int = 100_000, *
 
 @given(pieces=st.lists(st.binary(max_size=40), max_size=12), most=st.integers(0, 99))
 def test_of_too_much_the_middle_is_left_out(pieces: list[bytes], most: int) -> None:
-    kept, whole = Kept(most), b"".join(pieces)
+    kept, whole = BoundedOutput(most), b"".join(pieces)
     for piece in pieces:
         kept.add(piece)
     text = whole if len(whole) <= most else whole[: most // 2] + whole[len(whole) - (most - most // 2) :]
@@ -170,7 +170,7 @@ def test_of_too_much_the_middle_is_left_out(pieces: list[bytes], most: int) -> N
 
 
 def test_a_long_output_costs_no_memory(tmp_path: Path) -> None:
-    kept, piece = Kept(1000), bytes(65_536)
+    kept, piece = BoundedOutput(1000), bytes(65_536)
     for _ in range(200):
         kept.add(piece)
         assert len(kept._head) + len(kept._tail) <= 3  # pieces
