@@ -21,7 +21,7 @@ from crewhall.families.judge.report_files import empty_during, write
 from crewhall.families.judge.report_store import keep, kept
 from crewhall.families.judge.rules_prompt import visible
 from crewhall.families.judge.rules_report import report_files
-from crewhall.outside.claude import Cli, Said, ask, program
+from crewhall.outside.claude import ClaudeReply, Cli, ask, program
 from crewhall.outside.files import open_root, way_to
 from crewhall.stop import Stop
 
@@ -99,7 +99,7 @@ def _said(call: Call, make: Make, asked: Asked) -> Asked:
     return replace(asked, said=said, has_moved=has_moved, has_tree_moved=tree != asked.tree)
 
 
-def _ask(call: Call, cli: Cli, question: Question) -> Said:
+def _ask(call: Call, cli: Cli, question: Question) -> ClaudeReply:
     """Ask Claude, in that very directory. A report that the CLI wrote by itself, also too late, is nobody's word."""
     place = nullcontext() if question.place is None else empty_during(question.place)
     with place, open_root(question.desk.root) as top, top.directory(question.desk.inside) as found:
