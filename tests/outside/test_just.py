@@ -21,7 +21,7 @@ from crewhall.errors import (
 )
 from crewhall.outside import just
 from crewhall.outside import justfiles as limits
-from crewhall.outside.just import UNTOLD, Recipe, program, recipes, run_recipe
+from crewhall.outside.just import UNREADABLE_IMPORT, Recipe, program, recipes, run_recipe
 from crewhall.outside.justfiles import justfiles
 from crewhall.outside.run import Ended
 
@@ -292,7 +292,7 @@ def test_what_just_says_of_a_file_that_may_not_be_shown_is_not_told(root: Path, 
 
     with pytest.raises(InvalidState) as refused:
         recipes(str(root), swap)
-    assert refused.value.message == f"just can't read {root}/justfile: {UNTOLD}"
+    assert refused.value.message == f"just can't read {root}/justfile: {UNREADABLE_IMPORT}"
 
 
 def test_another_name_that_may_mean_two_recipes_is_left_out(root: Path) -> None:
