@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from crewhall.outside.clients.broken import broken
 from crewhall.outside.clients.jsonc_read import BOM, Path, Value, parse
+from crewhall.outside.clients.syntax_error import broken
 
 BLANK = " \t\r\n"
 

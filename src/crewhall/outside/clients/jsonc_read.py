@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from crewhall.errors import InvalidInput
-from crewhall.outside.clients.broken import broken
+from crewhall.outside.clients.syntax_error import broken
 
 TOKEN = re.compile(
     r"""(?P<gap>[ \t\r\n]+)

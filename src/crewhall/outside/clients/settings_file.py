@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crewhall.errors import Conflict, InvalidInput
-from crewhall.outside.clients.broken import broken
+from crewhall.outside.clients.syntax_error import broken
 
 TRIES = 5
 OTHERS = 0o077  # what a file's mode lets anybody but its owner do

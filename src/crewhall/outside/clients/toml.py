@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from crewhall.errors import InvalidInput
-from crewhall.outside.clients.broken import broken
+from crewhall.outside.clients.syntax_error import broken
 
 PART = re.compile(
     r"""\#[^\n]*
