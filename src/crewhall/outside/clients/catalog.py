@@ -86,8 +86,8 @@ OUR_VARIABLES = ("CREWHALL_TOKEN", "CREWHALL_DATABASE_PATH", "CREWHALL_DATABASE_
 OUR_HEADERS = ("Authorization", "X-Crewhall-Profile")
 
 
-def merged(client: Client, old: Mapping[str, Any], new: Entry) -> Entry:
-    """The new entry with what the user put into the old one; in the order of the old one."""
+def merge_entries(client: Client, old: Mapping[str, Any], new: Entry) -> Entry:
+    """The new entry with the user's own fields of the old one, in the order of the old one."""
     kept = {key: value for key, value in old.items() if key not in OURS}
     for name, ours in ((client.variables, OUR_VARIABLES), (client.headers, OUR_HEADERS)):
         own = {key: value for key, value in _table(old, name).items() if key not in ours}

@@ -46,7 +46,7 @@ class Place:
     def snippet(self, entry: Entry) -> str:
         """A whole file with nothing but this entry."""
         if self.client.is_toml:
-            return toml.written(self.keys, entry)
+            return toml.render_table(self.keys, entry)
         whole: Any = entry
         for key in reversed(self.keys):
             whole = {key: whole}
@@ -62,8 +62,8 @@ def find(client: Client, name: str, scope: str, directory: Path, file: str | Non
     return (named or there or places)[-1]
 
 
-def unread(client: Client, name: str, scope: str, directory: Path, file: str | None) -> Place:
-    """As `find`, without a look into the file: for one that cannot be read."""
+def default_location(client: Client, name: str, scope: str, directory: Path, file: str | None) -> Place:
+    """The location that `find` chooses without reading files: for a file that cannot be read."""
     last = Path(file).expanduser().absolute() if file else client.files(scope, directory)[-1]
     return Place(client, last, (*_table(client, scope, directory, {}), name))
 

@@ -12,8 +12,8 @@ from crewhall.edges.cli.config.options import USAGE, Wanted, understood
 from crewhall.edges.cli.config.ways_in import by_bridge, by_url, by_worktree
 from crewhall.edges.cli.hall_client import Hall
 from crewhall.errors import Conflict, InvalidInput
-from crewhall.outside.clients.catalog import CLIENTS, Way, merged
-from crewhall.outside.clients.entry import Place, find, is_ours, unread
+from crewhall.outside.clients.catalog import CLIENTS, Way, merge_entries
+from crewhall.outside.clients.entry import Place, default_location, find, is_ours
 from crewhall.outside.clients.settings_file import Change
 from crewhall.outside.repository_paths import place_of
 
@@ -52,7 +52,7 @@ def show(wanted: Wanted, hall: Hall, flags: dict[str, str]) -> int:
     try:
         place = find(*asked)
     except (InvalidInput, OSError):
-        place = unread(*asked)
+        place = default_location(*asked)
     guest = _guest(wanted, hall, _way(wanted, hall), place.entry)
     sys.stdout.write(place.snippet(wanted.client.entry(guest.way)))
     _note(f"This belongs into {place.file}; --write puts it there.", *_notes(wanted, hall, guest, place))
@@ -71,7 +71,7 @@ def write(wanted: Wanted, hall: Hall, flags: dict[str, str]) -> int:
             hint="Leave --scope out, or what needs the secret.",
         )
     guest = _guest(wanted, hall, way, old)
-    entry = merged(wanted.client, old or {}, wanted.client.entry(guest.way))
+    entry = merge_entries(wanted.client, old or {}, wanted.client.entry(guest.way))
     done = place.put(entry, is_secret=guest.is_secret)
     _tell(wanted, done, flags, "is in" if done.has_changed else "is already in", agent_id=guest.agent_id)
     _note(*_notes(wanted, hall, guest, place))
