@@ -19,8 +19,8 @@ TRIES = 5
 OTHERS = 0o077  # what a file's mode lets anybody but its owner do
 
 
-class Change(NamedTuple):
-    """What became of a file: where it really is, whether it changed, and where its old text is."""
+class SettingsChange(NamedTuple):
+    """The result of an edit: the file with links resolved, whether it changed, and the backup of its old text."""
 
     file: Path
     has_changed: bool
@@ -32,7 +32,7 @@ def text_of(path: Path) -> str:
     return _decode(_bytes(path) or b"", path)
 
 
-def change(path: Path, edit: Callable[[str], str], *, is_secret: bool) -> Change:
+def change(path: Path, edit: Callable[[str], str], *, is_secret: bool) -> SettingsChange:
     """Edit a file, or make it. A link is followed; mode and owner stay, but a secret is for the owner alone.
 
     Raises what the edit raises, and Conflict when others write it all the time; then it is as it was.
@@ -44,14 +44,14 @@ def change(path: Path, edit: Callable[[str], str], *, is_secret: bool) -> Change
         if new == (old or b""):
             if is_secret and old is not None:
                 _hide(target)
-            return Change(target, False)
+            return SettingsChange(target, False)
         done = _replace(target, old, new, is_secret)
         if done is not None:
             return done
     raise Conflict(f"{target} changes all the time", hint="Close the client that writes it, then try again.")
 
 
-def _replace(target: Path, old: bytes | None, new: bytes, is_secret: bool) -> Change | None:
+def _replace(target: Path, old: bytes | None, new: bytes, is_secret: bool) -> SettingsChange | None:
     """Replace the file and back it up; None, with nothing done, when another program changed it. Raises OSError."""
     model = None if old is None else _writable(target)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def _replace(target: Path, old: bytes | None, new: bytes, is_secret: bool) -> Ch
         fresh.rename(target)
     finally:
         fresh.unlink(missing_ok=True)
-    return Change(target, True, backup)
+    return SettingsChange(target, True, backup)
 
 
 def _bytes(path: Path) -> bytes | None:
