@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from crewhall.client.fleet import Fleet
 from crewhall.client.link import Heard, Status
-from crewhall.client.running import Running
+from crewhall.client.loop_thread import Running
 from crewhall.client.servers import Entry, in_file, told
 from crewhall.client.tools import Tool
 from crewhall.errors import Cancelled, InvalidInput
