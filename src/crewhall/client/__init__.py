@@ -4,8 +4,8 @@ Many MCP servers behind one object, for a plain script.
     with Client({"claude": ["crewhall", "mcp"], "ollama": ["npx", "-y", "ollama-mcp"]}) as client:
         client.call_tool("claude_judge_review", {"contract_path": "_handoff/TASK_CONTRACT.json"})
 
-    client ── running ── fleet ──┬── link "claude" ── child      a process, by stdio
-      (threads)   (one loop)     └── link "ollama" ── HTTP       a URL
+    client ── loop thread ── fleet ──┬── link "claude" ── child      a process, by stdio
+      (threads)     (one loop)       └── link "ollama" ── HTTP       a URL
 
 It needs nothing of a hall: of Crewhall's own it uses the failures alone.
 """

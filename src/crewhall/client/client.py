@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from crewhall.client.fleet import Fleet
 from crewhall.client.link import Heard, Status
-from crewhall.client.loop_thread import Running
+from crewhall.client.loop_thread import LoopThread
 from crewhall.client.servers import Entry, in_file, told
 from crewhall.client.tools import Tool
 from crewhall.errors import Cancelled, InvalidInput
@@ -22,7 +22,7 @@ from crewhall.errors import Cancelled, InvalidInput
 CONNECT_SECONDS = 30.0
 
 T = TypeVar("T")
-Asked = Callable[[Fleet, Heard], Coroutine[Any, Any, T]]
+FleetCall = Callable[[Fleet, Heard], Coroutine[Any, Any, T]]
 OnProgress = Callable[[float, float | None, str | None], Any]
 
 
@@ -44,8 +44,8 @@ class Client:
         self._servers = told(servers)
         self._timeout = _seconds("timeout", timeout)
         make = partial(Fleet, self._servers, _seconds("connect_timeout", connect_timeout) or CONNECT_SECONDS)
-        self._running = Running(make)
-        self._end = weakref.finalize(self, self._running.close)
+        self._loop_thread = LoopThread(make)
+        self._end = weakref.finalize(self, self._loop_thread.close)
 
     @classmethod
     def from_file(cls, path: str | Path, **options: Any) -> "Client":
@@ -85,14 +85,14 @@ class Client:
 
     def _call(
         self, name: str, arguments: dict[str, Any] | None, server: str | None, timeout: float | None
-    ) -> Asked[Any]:
+    ) -> FleetCall[Any]:
         silence = self._timeout if timeout is None else _seconds("timeout", timeout)
         return lambda fleet, heard: fleet.call(name, arguments, server, silence, heard)
 
-    def _ask(self, asked: Asked[T], progress: OnProgress | None = None) -> T:
+    def _ask(self, asked: FleetCall[T], progress: OnProgress | None = None) -> T:
         """Wait for an answer, and meanwhile pass on what is heard, in the caller's own thread."""
         inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        future = self._running.submit(lambda fleet: asked(fleet, inbox.put if progress else _unheard))
+        future = self._loop_thread.submit(lambda fleet: asked(fleet, inbox.put if progress else _drop_progress))
         future.add_done_callback(lambda _: inbox.put(None))
         try:
             while (told := inbox.get()) and progress:
@@ -103,7 +103,7 @@ class Client:
         return _outcome(future)
 
     def __enter__(self) -> "Client":
-        self._running.submit(_begun)
+        self._loop_thread.submit(_do_nothing)
         return self
 
     def __exit__(
@@ -112,7 +112,7 @@ class Client:
         self.close()
 
     async def __aenter__(self) -> "AsyncClient":
-        self._running.submit(_begun)
+        self._loop_thread.submit(_do_nothing)
         return AsyncClient(self)
 
     async def __aexit__(
@@ -150,7 +150,7 @@ class AsyncClient:
         """As `Client.servers`."""
         return await self._ask(lambda fleet, _: fleet.statuses())
 
-    async def _ask(self, asked: Asked[T], progress: OnProgress | None = None) -> T:
+    async def _ask(self, asked: FleetCall[T], progress: OnProgress | None = None) -> T:
         inbox: asyncio.Queue[Any] = asyncio.Queue()
         loop = asyncio.get_running_loop()
 
@@ -158,7 +158,7 @@ class AsyncClient:
             with suppress(RuntimeError):  # the caller's loop has ended
                 loop.call_soon_threadsafe(inbox.put_nowait, told)
 
-        future = self._client._running.submit(lambda fleet: asked(fleet, put if progress else _unheard))
+        future = self._client._loop_thread.submit(lambda fleet: asked(fleet, put if progress else _drop_progress))
         future.add_done_callback(lambda _: put(None))
         try:
             while (told := await inbox.get()) and progress:
@@ -171,12 +171,12 @@ class AsyncClient:
         return _outcome(future)
 
 
-async def _begun(_: Fleet) -> None:
-    """Nothing more than to have begun."""
+async def _do_nothing(_: Fleet) -> None:
+    """Do nothing: submitting it starts the loop thread."""
 
 
-def _unheard(_: Any) -> None:
-    """Progress that nobody asked for still counts against silence."""
+def _drop_progress(_: Any) -> None:
+    """Drop progress that the caller did not ask for; it still renews the timeout."""
 
 
 def _outcome(future: "Future[T]") -> T:

@@ -103,7 +103,7 @@ class Link:
         """Connect, and stay until the connection is lost; why it was, or why there was none."""
         self._lost, self._child, self._http_status, self._is_forgotten = asyncio.Event(), None, None, False
         try:
-            async with asyncio.timeout(self._limit) as limit, self._connected() as connection:
+            async with asyncio.timeout(self._limit) as limit, self._connect() as connection:
                 self.tools = await tools_of(self.name, connection)
                 limit.reschedule(None)
                 self._change(connection)
@@ -115,9 +115,9 @@ class Link:
             return self._last_words(_reason(error))
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[Connection]:
+    async def _connect(self) -> AsyncIterator[Connection]:
         if isinstance(self.server, Command):
-            self._child = await child.started(self.server, self._lost.set)
+            self._child = await child.start_child(self.server, self._lost.set)
             async with Connection(child.streams(self._child), client_info=SELF, cache=None) as connection:
                 yield connection
         else:
@@ -159,8 +159,8 @@ class Link:
 
     # Using it
 
-    async def look_again(self) -> None:
-        """Ask it for its tools. Raises Failure."""
+    async def refresh_tools(self) -> None:
+        """List the server's tools again. Raises Failure."""
         connection = await self.ready()
         try:
             async with asyncio.timeout(LIST_SECONDS):
