@@ -192,7 +192,7 @@ def _readable(line: bytes) -> str:
 async def start_child(command: Command, lost: Callable[[], None]) -> Child:
     """Start the server's process. Raises OSError when it cannot be started."""
     _, child = await asyncio.get_running_loop().subprocess_exec(
-        lambda: Child(lost), *command.words, cwd=command.cwd, env=os.environ | command.env, start_new_session=True
+        lambda: Child(lost), *command.argv, cwd=command.cwd, env=os.environ | command.env, start_new_session=True
     )
     return child
 

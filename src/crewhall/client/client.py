@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from crewhall.client.fleet import Fleet
 from crewhall.client.link import Heard, Status
 from crewhall.client.loop_thread import LoopThread
-from crewhall.client.servers import Entry, in_file, told
+from crewhall.client.servers import Entry, parse_servers, read_file
 from crewhall.client.tools import Tool
 from crewhall.errors import Cancelled, InvalidInput
 
@@ -41,7 +41,7 @@ class Client:
         timeout: float | None = None,
         connect_timeout: float = CONNECT_SECONDS,
     ) -> None:
-        self._servers = told(servers)
+        self._servers = parse_servers(servers)
         self._timeout = _seconds("timeout", timeout)
         make = partial(Fleet, self._servers, _seconds("connect_timeout", connect_timeout) or CONNECT_SECONDS)
         self._loop_thread = LoopThread(make)
@@ -50,7 +50,7 @@ class Client:
     @classmethod
     def from_file(cls, path: str | Path, **options: Any) -> "Client":
         """The servers that a client's file names, such as .mcp.json; the options are those of the constructor."""
-        return cls(in_file(Path(path)), **options)
+        return cls(read_file(Path(path)), **options)
 
     def __repr__(self) -> str:
         return f"Client({', '.join(f'{name}={server!r}' for name, server in self._servers.items())})"

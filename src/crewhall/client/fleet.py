@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from crewhall.client.link import Heard, Link, Status
 from crewhall.client.servers import Server
-from crewhall.client.tools import Tool, ambiguous, meant, parted, unknown
+from crewhall.client.tools import Tool, ambiguous_tool, matching_tools, split_name, unknown_tool
 from crewhall.errors import Failure, InvalidInput, NotFound, Unavailable
 
 PATIENCE = 3.0  # seconds from the start that a name waits for servers which might have it as well
@@ -61,19 +61,19 @@ class Fleet:
 
     async def _find_tool(self, name: str, server: str | None) -> Tool:
         """Find the tool that a name means. Raises InvalidInput when it may mean two, NotFound, Unavailable."""
-        parts = parted(name, self._links) if server is None else None
+        parts = split_name(name, self._links) if server is None else None
         if parts is not None:  # who names a server wants no other, though that may have a tool of that very name
             server, name = parts
         links = list(self._links.values()) if server is None else [self._link(server)]
         await _wait_until_tried(links, self._patience())
-        found = meant(_known_tools(links), name)
+        found = matching_tools(_known_tools(links), name)
         if not found:  # it may be new, or of a server that is slow to start
             await _wait_until_tried(links, None)
             await asyncio.gather(*(self._refresh_tools(link) for link in links))
-            found = meant(_known_tools(links), name)
+            found = matching_tools(_known_tools(links), name)
         if len(found) == 1:
             return found[0]
-        raise ambiguous(name, found) if found else _missing(name, links)
+        raise ambiguous_tool(name, found) if found else _missing(name, links)
 
     def _patience(self) -> float:
         """The seconds left in which servers may still be connecting for the first time."""
@@ -104,7 +104,7 @@ def _known_tools(links: list[Link]) -> list[Tool]:
 
 
 def _missing(name: str, links: list[Link]) -> Failure:
-    failure = unknown(name, _known_tools(links), [link.name for link in links])
+    failure = unknown_tool(name, _known_tools(links), [link.name for link in links])
     down = _down(links)
     return Unavailable(f"{failure.message}, as far as is known; {down}", failure.hint) if down else failure
 

@@ -24,7 +24,7 @@ from mcp.shared.exceptions import MCPError
 from crewhall import __version__
 from crewhall.client import child
 from crewhall.client.answers import ToolFailed, failure_of, refusal_of, value_of
-from crewhall.client.servers import Address, Command, Server, hidden
+from crewhall.client.servers import Address, Command, Server, hide_secrets
 from crewhall.client.tools import Tool, tools_of
 from crewhall.errors import Failure, TimedOut, Unavailable
 
@@ -83,7 +83,7 @@ class Link:
             began = time.monotonic()
             why = await self._until_lost()
             pause = LEAST_PAUSE if time.monotonic() - began > STEADY else min(pause * 2, MOST_PAUSE)
-            self._why = hidden(self.server, why)
+            self._why = hide_secrets(self.server, why)
             self._change(None)
             await asyncio.sleep(LEAST_PAUSE)
             with suppress(TimeoutError):
@@ -237,7 +237,7 @@ class Link:
             await self._outcome.wait()
 
     def _clean(self, text: str) -> str:
-        return hidden(self.server, text)
+        return hide_secrets(self.server, text)
 
 
 def _reason(error: BaseException) -> str:

@@ -53,20 +53,20 @@ async def tools_of(server: str, connection: Connection) -> dict[str, Tool]:
     return {tool.name: tool for tool in found}
 
 
-def meant(tools: Iterable[Tool], name: str) -> list[Tool]:
-    """The tools that a name may mean; of one server, a tool's own name goes before another's alias."""
+def matching_tools(tools: Iterable[Tool], name: str) -> list[Tool]:
+    """The tools that a name may mean; within a server, a tool's own name wins over another tool's alias."""
     tools = [tool for tool in tools if name in (tool.name, *tool.aliases)]
     own = {tool.server for tool in tools if tool.name == name}
     return [tool for tool in tools if tool.name == name or tool.server not in own]
 
 
-def parted(name: str, servers: Iterable[str]) -> tuple[str, str] | None:
-    """The server and the tool in "server.tool", if there is such a server; the longest name that fits."""
+def split_name(name: str, servers: Iterable[str]) -> tuple[str, str] | None:
+    """Split "server.tool" at the longest server name that fits; None if no server fits."""
     found = max((server for server in servers if name.startswith(f"{server}.")), key=len, default=None)
     return None if found is None else (found, name.removeprefix(f"{found}."))
 
 
-def ambiguous(name: str, found: list[Tool]) -> InvalidInput:
+def ambiguous_tool(name: str, found: list[Tool]) -> InvalidInput:
     owners = [tool.server for tool in found]
     ways = " or ".join(f"'{tool.server}.{tool.name}'" for tool in found)
     return InvalidInput(
@@ -74,7 +74,7 @@ def ambiguous(name: str, found: list[Tool]) -> InvalidInput:
     )
 
 
-def unknown(name: str, tools: Iterable[Tool], servers: Iterable[str]) -> NotFound:
+def unknown_tool(name: str, tools: Iterable[Tool], servers: Iterable[str]) -> NotFound:
     """That no tool is called so, with the names that are nearest."""
     names = [each for tool in tools for each in (tool.name, *tool.aliases)]
     near = difflib.get_close_matches(name.rpartition(".")[2], names, n=NEAREST, cutoff=0.5)
