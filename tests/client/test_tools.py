@@ -3,14 +3,14 @@
 import pytest
 from mcp_types import Tool as McpTool
 
-from crewhall.client.tools import Tool, ambiguous_tool, matching_tools, split_name, unknown_tool
+from crewhall.client.tools import ServerTool, ambiguous_tool, matching_tools, split_name, unknown_tool
 
 TOOLS = [
-    Tool("hall", "task_list"),
-    Tool("hall", "claude_judge_review", aliases=("claude_review", "judge")),
-    Tool("ollama", "ollama_list"),
-    Tool("ollama", "task_list"),
-    Tool("odd", "judge"),
+    ServerTool("hall", "task_list"),
+    ServerTool("hall", "claude_judge_review", aliases=("claude_review", "judge")),
+    ServerTool("ollama", "ollama_list"),
+    ServerTool("ollama", "task_list"),
+    ServerTool("odd", "judge"),
 ]
 MEANT = [
     ("ollama_list", [("ollama", "ollama_list")]),
@@ -55,4 +55,4 @@ def test_refusals_name_what_could_be_meant() -> None:
 )
 def test_aliases_are_what_the_server_says_if_it_says_a_list(said: object, aliases: tuple[str, ...]) -> None:
     listed = McpTool(name="t", input_schema={"type": "object"}, _meta={"crewhall/aliases": said})
-    assert Tool.from_mcp("s", listed).aliases == aliases
+    assert ServerTool.from_mcp("s", listed).aliases == aliases

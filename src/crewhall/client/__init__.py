@@ -12,7 +12,7 @@ It needs nothing of a hall: of Crewhall's own it uses the failures alone.
 
 from crewhall.client.answers import ToolFailed
 from crewhall.client.client import AsyncClient, Client
-from crewhall.client.link import Status
-from crewhall.client.tools import Tool
+from crewhall.client.link import ServerStatus
+from crewhall.client.tools import ServerTool
 
-__all__ = ["AsyncClient", "Client", "Status", "Tool", "ToolFailed"]
+__all__ = ["AsyncClient", "Client", "ServerStatus", "ServerTool", "ToolFailed"]

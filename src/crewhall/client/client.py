@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from crewhall.client.fleet import Fleet
-from crewhall.client.link import Heard, Status
+from crewhall.client.link import Heard, ServerStatus
 from crewhall.client.loop_thread import LoopThread
 from crewhall.client.servers import Entry, parse_servers, read_file
-from crewhall.client.tools import Tool
+from crewhall.client.tools import ServerTool
 from crewhall.errors import Cancelled, InvalidInput
 
 CONNECT_SECONDS = 30.0
@@ -55,7 +55,7 @@ class Client:
     def __repr__(self) -> str:
         return f"Client({', '.join(f'{name}={server!r}' for name, server in self._servers.items())})"
 
-    def list_tools(self) -> list[Tool]:
+    def list_tools(self) -> list[ServerTool]:
         """The tools of every server that is connected, asked for anew; `servers` tells of those that are not."""
         return self._ask(lambda fleet, _: fleet.list_tools())
 
@@ -75,7 +75,7 @@ class Client:
         """
         return self._ask(self._call(name, arguments, server, timeout), progress)
 
-    def servers(self) -> dict[str, Status]:
+    def servers(self) -> dict[str, ServerStatus]:
         """How each server stands: whether it is connected, since when, and why not."""
         return self._ask(lambda fleet, _: fleet.statuses())
 
@@ -130,7 +130,7 @@ class AsyncClient:
     def __repr__(self) -> str:
         return f"Async{self._client!r}"
 
-    async def list_tools(self) -> list[Tool]:
+    async def list_tools(self) -> list[ServerTool]:
         """As `Client.list_tools`."""
         return await self._ask(lambda fleet, _: fleet.list_tools())
 
@@ -146,7 +146,7 @@ class AsyncClient:
         """As `Client.call_tool`; `progress` may be async. Cancelling the task cancels the call at its server too."""
         return await self._ask(self._client._call(name, arguments, server, timeout), progress)
 
-    async def servers(self) -> dict[str, Status]:
+    async def servers(self) -> dict[str, ServerStatus]:
         """As `Client.servers`."""
         return await self._ask(lambda fleet, _: fleet.statuses())
 

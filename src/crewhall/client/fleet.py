@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from crewhall.client.link import Heard, Link, Status
+from crewhall.client.link import Heard, Link, ServerStatus
 from crewhall.client.servers import Server
-from crewhall.client.tools import Tool, ambiguous_tool, matching_tools, split_name, unknown_tool
+from crewhall.client.tools import ServerTool, ambiguous_tool, matching_tools, split_name, unknown_tool
 from crewhall.errors import Failure, InvalidInput, NotFound, Unavailable
 
 PATIENCE = 3.0  # seconds from the start that a name waits for servers which might have it as well
@@ -39,12 +39,12 @@ class Fleet:
         finally:
             self._calls.discard(task)
 
-    async def statuses(self) -> dict[str, Status]:
+    async def statuses(self) -> dict[str, ServerStatus]:
         """How each server stands, once each was tried or a moment has passed."""
         await _wait_until_tried(self._links.values(), self._patience())
         return {name: link.status() for name, link in self._links.items()}
 
-    async def list_tools(self) -> list[Tool]:
+    async def list_tools(self) -> list[ServerTool]:
         """The tools of all servers that are connected, asked for anew."""
         await _wait_until_tried(self._links.values(), None)
         await asyncio.gather(*(self._refresh_tools(link) for link in self._links.values()))
@@ -59,7 +59,7 @@ class Fleet:
         tool = await self._find_tool(name, server)
         return await self._links[tool.server].call(tool.name, arguments, silence, heard)
 
-    async def _find_tool(self, name: str, server: str | None) -> Tool:
+    async def _find_tool(self, name: str, server: str | None) -> ServerTool:
         """Find the tool that a name means. Raises InvalidInput when it may mean two, NotFound, Unavailable."""
         parts = split_name(name, self._links) if server is None else None
         if parts is not None:  # who names a server wants no other, though that may have a tool of that very name
@@ -99,7 +99,7 @@ async def _wait_until_tried(links: Iterable[Link], seconds: float | None) -> Non
                 await link.was_tried.wait()
 
 
-def _known_tools(links: list[Link]) -> list[Tool]:
+def _known_tools(links: list[Link]) -> list[ServerTool]:
     return [tool for link in links for tool in link.tools.values()]
 
 

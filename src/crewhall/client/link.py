@@ -25,7 +25,7 @@ from crewhall import __version__
 from crewhall.client import child
 from crewhall.client.answers import ToolFailed, failure_of, refusal_of, value_of
 from crewhall.client.servers import Address, Command, Server, hide_secrets
-from crewhall.client.tools import Tool, tools_of
+from crewhall.client.tools import ServerTool, tools_of
 from crewhall.errors import Failure, TimedOut, Unavailable
 
 LEAST_PAUSE, MOST_PAUSE = 0.1, 30.0  # seconds between two tries; a call shortens them to the least
@@ -40,7 +40,7 @@ Heard = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
-class Status:
+class ServerStatus:
     """Whether a server is connected, since when it is as it is, and if not, why."""
 
     server: str
@@ -53,7 +53,7 @@ class Status:
 class Link:
     def __init__(self, name: str, server: Server, limit: float) -> None:
         self.name, self.server = name, server
-        self.tools: dict[str, Tool] = {}  # the last that it told; they stay while it is down
+        self.tools: dict[str, ServerTool] = {}  # the last that it told; they stay while it is down
         self.was_tried = asyncio.Event()
         self._limit = limit
         self._connection: Connection | None = None
@@ -69,8 +69,8 @@ class Link:
     def is_connected(self) -> bool:
         return self._connection is not None and not self._lost.is_set()
 
-    def status(self) -> Status:
-        return Status(
+    def status(self) -> ServerStatus:
+        return ServerStatus(
             self.name, self.is_connected, self._since, None if self.is_connected else self._why, len(self.tools)
         )
 
