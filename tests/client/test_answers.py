@@ -7,7 +7,7 @@ import pytest
 
 from crewhall.client import Client, ToolFailed
 from crewhall.errors import Failure, Forbidden, InvalidInput, NotFound, PathOutsideRoot
-from tests.client.halls import plain
+from tests.client.clients import plain
 
 IMAGE = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
 

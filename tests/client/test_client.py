@@ -13,7 +13,7 @@ import pytest
 
 from crewhall.client import Client, fleet
 from crewhall.errors import Cancelled, InvalidInput, InvalidState, NotFound, TimedOut, Unavailable
-from tests.client.halls import alone, has_begun, plain
+from tests.client.clients import alone, has_begun, plain
 from tests.conftest import eventually
 
 MUTE = [sys.executable, "-Sc", "import sys; sys.stdin.read()"]

@@ -12,7 +12,7 @@ import pytest
 
 from crewhall.client import Client, child
 from crewhall.errors import Unavailable
-from tests.client.halls import alone, has_begun, plain
+from tests.client.clients import alone, has_begun, plain
 from tests.conftest import eventually
 from tests.edges.stdio import is_alive
 

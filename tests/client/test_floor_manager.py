@@ -13,12 +13,12 @@ import pytest
 
 from crewhall.client import Client
 from crewhall.errors import Failure
-from tests.client.halls import HERE, plain
+from tests.client.clients import HERE, plain
 from tests.client.ollama import Ollama, ollama
 from tests.edges.ways import CREWHALL
 
 EXAMPLE = HERE.parents[1] / "examples" / "floor_manager.py"
-JUDGE = [sys.executable, str(HERE / "judge.py")]
+JUDGE = [sys.executable, str(HERE / "judge_server.py")]
 CODER, REVIEWER = "qwen2.5-coder:14b", "deepseek-r1:7b"
 GOOD, OK = {"files": {"src/a.py": "print('a')\n"}}, {"ok": True, "problems": []}
 

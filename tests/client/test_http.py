@@ -13,8 +13,8 @@ import pytest
 
 from crewhall.client import Client
 from crewhall.errors import Unavailable
-from tests.client.halls import HERE
-from tests.client.old_http import TOKEN, old_server
+from tests.client.clients import HERE
+from tests.client.old_http_server import TOKEN, old_server
 from tests.conftest import eventually
 from tests.postgres import free_port
 
@@ -24,7 +24,7 @@ class Served:
 
     def __init__(self) -> None:
         self.port = free_port()
-        words = [sys.executable, str(HERE / "sdk.py"), str(self.port)]
+        words = [sys.executable, str(HERE / "sdk_server.py"), str(self.port)]
         self.process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
         eventually(self.answers, 30)
 

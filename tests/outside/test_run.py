@@ -17,7 +17,7 @@ from crewhall.outside.child_pipes import BoundedOutput
 from crewhall.outside.run import Ended, run, run_long
 from crewhall.stop import Stop
 from tests.conftest import eventually
-from tests.outside.marks import with_variable
+from tests.outside.descendants import with_variable
 
 # A shell that says where it is, and a sleeper in its group that would live on for an hour.
 FAMILY = "echo $$ > shell; sleep 3600 & echo $! > sleeper; wait"

@@ -15,7 +15,7 @@ from crewhall.identity import OPERATOR
 from crewhall.outside.repository_paths import identity_of
 from crewhall.stop import Stop
 from tests.conftest import eventually
-from tests.outside.marks import with_variable
+from tests.outside.descendants import with_variable
 from tests.sizes import size
 
 pytestmark = [pytest.mark.parametrize("database", ["sqlite"], indirect=True), pytest.mark.slow]

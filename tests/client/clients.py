@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 def plain(*names: str) -> list[str]:
     """The words that start a server with tools of these names, and with all that it can do besides."""
-    return [sys.executable, "-S", str(HERE / "plain.py"), *names]
+    return [sys.executable, "-S", str(HERE / "stdio_server.py"), *names]
 
 
 @contextmanager
