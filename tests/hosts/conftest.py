@@ -48,7 +48,7 @@ def delete(path: str) -> FileChange:
     return FileChange(path, "delete")
 
 
-def changing(*files: FileChange, base: str = "main", branch: str = BRANCH) -> BranchChange:
+def branch_change(*files: FileChange, base: str = "main", branch: str = BRANCH) -> BranchChange:
     return BranchChange(base, branch, f"Check the disks\n\n{MARK}", MARK, files)
 
 
@@ -61,13 +61,13 @@ def failure_of(act: Callable[[], Any]) -> Failure:
     return failure
 
 
-def said(body: object, status: int = 200, **more: object) -> Fault:
+def response_fault(body: object, status: int = 200, **more: object) -> Fault:
     """An answer of any shape: it goes out as text, so that it is not held against the description."""
     headers = faults.JSON | {str(name).replace("_", "-"): str(value) for name, value in more.items()}
     return Fault(status=status, headers=headers, body=body if isinstance(body, str) else json.dumps(body))
 
 
-class Place:
+class HostSite:
     """A pretended host with the repository octo/ops on it, and ways to reach it."""
 
     def __init__(self, name: HostName, fake: FakeHost) -> None:
@@ -92,51 +92,51 @@ class Place:
         return kind(access, patience)
 
     @property
-    def asked(self) -> list[tuple[str, str]]:
+    def requests(self) -> list[tuple[str, str]]:
         """What was asked of it: method and path below the repository."""
         return [(one.method, one.path.removeprefix("/repos/octo/ops")) for one in self.fake.exchanges]
 
 
-def against(name: HostName, exchanges: list[Exchange]) -> list[str]:
+def description_problems(name: HostName, exchanges: list[Exchange]) -> list[str]:
     """What the description has against any of them."""
     return [one for exchange in exchanges for one in problems(name, exchange)]
 
 
 @pytest.fixture
-def place() -> Iterator[Callable[..., Place]]:
+def place() -> Iterator[Callable[..., HostSite]]:
     """Places, as many as a test needs: `place("github")`, `place("gitea", page=10, tree=3)`."""
     with ExitStack() as stack:
-        made: list[Place] = []
+        made: list[HostSite] = []
 
-        def make(name: HostName, page: int = 50, tree: int = 1000) -> Place:
+        def make(name: HostName, page: int = 50, tree: int = 1000) -> HostSite:
             kind: type[FakeGitHub | FakeGitea] = FakeGitHub if name == "github" else FakeGitea
             fake = stack.enter_context(kind(tokens={TOKEN: "octocat"}, limit=Limit(page, tree)))
-            made.append(Place(name, fake))
+            made.append(HostSite(name, fake))
             return made[-1]
 
         yield make
-    found = [one for each in made for one in against(each.name, each.fake.exchanges)]
+    found = [one for each in made for one in description_problems(each.name, each.fake.exchanges)]
     assert not found, "\n".join(found)
 
 
 @pytest.fixture
-def github(place: Callable[..., Place]) -> Place:
+def github(place: Callable[..., HostSite]) -> HostSite:
     return place("github", page=100, tree=100_000)
 
 
 @pytest.fixture
-def gitea(place: Callable[..., Place]) -> Place:
+def gitea(place: Callable[..., HostSite]) -> HostSite:
     return place("gitea")
 
 
 @pytest.fixture(params=NAMES)
-def pretend(request: pytest.FixtureRequest) -> Place:
+def pretend(request: pytest.FixtureRequest) -> HostSite:
     """Each of the two, one after the other."""
-    found: Place = request.getfixturevalue(request.param)
+    found: HostSite = request.getfixturevalue(request.param)
     return found
 
 
 @pytest.fixture
-def host(pretend: Place) -> Iterator[Host]:
+def host(pretend: HostSite) -> Iterator[Host]:
     with pretend.host() as found:
         yield found
