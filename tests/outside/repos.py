@@ -84,7 +84,7 @@ def _content(path: bytes) -> str:
         return hashlib.sha256(file.read()).hexdigest()
 
 
-def unprivileged() -> list[str]:
+def unprivileged_prefix() -> list[str]:
     """Words before a command that take away what lets root read and write everything; none for other users."""
     if os.geteuid() != 0:
         return []

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from crewhall.errors import Failure, InvalidInput, InvalidState, NotFound, PathOutsideRoot, Unavailable
 from crewhall.outside.files import DEEPEST, MOST_LINKS, open_root, pieces
-from tests.outside.repos import unprivileged
+from tests.outside.repos import unprivileged_prefix
 from tests.sizes import size
 
 INSIDE, SECRET = b"inside\n", b"secret\n"
@@ -282,18 +282,21 @@ def test_a_refusal_of_the_kernel_is_told(root: Path) -> None:
     (root / "src").chmod(0o111)
     (root / "src" / "deep").chmod(0o600)
     (root / "a.txt").chmod(0o000)
-    asked = "import sys; from tests.outside.test_files import told; told(*sys.argv[1:])"
+    asked = "import sys; from tests.outside.test_files import print_outcomes; print_outcomes(*sys.argv[1:])"
     ways = [("file", "src/b.txt"), ("directory", "src"), ("file", "src/deep/c.txt"), ("file", "a.txt")]
     words = [word for way, path in ways for word in (way, path)]
     ended = subprocess.run(
-        [*unprivileged(), sys.executable, "-c", asked, str(root), *words], capture_output=True, text=True, check=True
+        [*unprivileged_prefix(), sys.executable, "-c", asked, str(root), *words],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert ended.stdout.splitlines() == ["opened"] + [
         f"INVALID_STATE the hub's user may not read '{path}'" for _, path in ways[1:]
     ]
 
 
-def told(root: str, *words: str) -> None:
+def print_outcomes(root: str, *words: str) -> None:
     """What comes of opening these, for a process that may not do everything."""
     with open_root(root) as top:
         for way, path in zip(words[::2], words[1::2], strict=True):

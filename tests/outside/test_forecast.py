@@ -40,13 +40,13 @@ def trees(repo: GitRepository, tmp_path: Path) -> list[Path]:
     return [a, b, c, d]
 
 
-def seen(told: MergeForecast) -> set[tuple[str, str, tuple[str, ...]]]:
+def conflicts_in(told: MergeForecast) -> set[tuple[str, str, tuple[str, ...]]]:
     return {(pair.a, pair.b, pair.files) for pair in told.conflicts}
 
 
 def test_places_that_change_the_same_lines_conflict_committed_or_not(repo: GitRepository, trees: list[Path]) -> None:
     told = forecast(repo, [place(tree) for tree in trees])
-    assert seen(told) == {("a", "b", ("file-0",)), ("a", "c", ("file-0",)), ("b", "c", ("file-0",))}
+    assert conflicts_in(told) == {("a", "b", ("file-0",)), ("a", "c", ("file-0",)), ("b", "c", ("file-0",))}
     assert (told.compared, told.unreadable, told.against_base) == (6, (), ())
 
 
@@ -73,7 +73,7 @@ def test_a_deletion_and_a_change_conflict_and_a_move_does_not(repo: GitRepositor
     (moved / "file-0").rename(moved / "elsewhere")
     change(edited / "file-0", "edited", line=29)
     told = forecast(repo, [place(gone), place(moved), place(edited)], [("gone", "edited"), ("moved", "edited")])
-    assert seen(told) == {("gone", "edited", ("file-0",))}
+    assert conflicts_in(told) == {("gone", "edited", ("file-0",))}
 
 
 def test_each_place_against_a_base(repo: GitRepository, trees: list[Path]) -> None:
@@ -99,7 +99,7 @@ def test_a_directory_that_is_gone_counts_by_its_branch(repo: GitRepository, tree
     shutil.rmtree(trees[0])
     places = [MergeCandidate("a", str(trees[0]), "a"), MergeCandidate("by-branch", None, "a"), place(trees[1])]
     told = forecast(repo, places)
-    assert seen(told) == {("a", "b", ("file-0",)), ("by-branch", "b", ("file-0",))}
+    assert conflicts_in(told) == {("a", "b", ("file-0",)), ("by-branch", "b", ("file-0",))}
 
 
 def test_a_tag_or_a_commit_is_a_place_too(repo: GitRepository, trees: list[Path]) -> None:
@@ -107,7 +107,7 @@ def test_a_tag_or_a_commit_is_a_place_too(repo: GitRepository, trees: list[Path]
     head = git(repo.root, "rev-parse", "a")
     git(repo.root, "tag", "d", "a")  # of two names the branch's counts
     told = forecast(repo, [MergeCandidate(name, None, name) for name in ("v1", head, "d")] + [place(trees[1])])
-    assert seen(told) == {("v1", "b", ("file-0",)), (head, "b", ("file-0",))}
+    assert conflicts_in(told) == {("v1", "b", ("file-0",)), (head, "b", ("file-0",))}
     shutil.rmtree(trees[0])
     git(repo.root, "branch", "-qm", "a", "renamed")
     git(repo.root, "tag", "a", "renamed")
@@ -137,7 +137,7 @@ def test_what_can_t_be_read_is_named_and_the_rest_is_compared(repo: GitRepositor
         MergeCandidate("other", other.root, "main"),
     ]
     told = forecast(repo, places)
-    assert seen(told) == {("a", "b", ("file-0",))}
+    assert conflicts_in(told) == {("a", "b", ("file-0",))}
     reasons = dict(told.unreadable)
     assert "could not read all files" in reasons["c"]
     assert "no commit on nothing" in reasons["no-branch"]
@@ -149,7 +149,7 @@ def test_histories_with_nothing_in_common_conflict_with_a_note(repo: GitReposito
     git(loner, "checkout", "-q", "--orphan", "loner")
     commit(loner, "a history of its own")
     told = forecast(repo, [place(tree) for tree in trees])
-    assert seen(told) >= {("a", "b", ("file-0",)), ("a", "d", ())}
+    assert conflicts_in(told) >= {("a", "b", ("file-0",)), ("a", "d", ())}
     assert {pair.note for pair in told.conflicts if pair.b == "d"} == {UNRELATED}
     assert len(told.conflicts) == 6
 

@@ -87,27 +87,27 @@ def bare_copy(repo: GitRepository, at: Path) -> Path:
     return at
 
 
-def planted(repo: GitRepository, clone: Path) -> Path:
+def planted_repository(repo: GitRepository, clone: Path) -> Path:
     return bare_copy(repo, clone / "docs" / "fixture")
 
 
 def inside_a_planted_one(repo: GitRepository, clone: Path) -> Path:
-    return planted(repo, clone) / "refs" / "heads"
+    return planted_repository(repo, clone) / "refs" / "heads"
 
 
 def planted_in_a_planted_one(repo: GitRepository, clone: Path) -> Path:
-    return bare_copy(repo, planted(repo, clone) / "inner")
+    return bare_copy(repo, planted_repository(repo, clone) / "inner")
 
 
 def planted_and_not_called_bare(repo: GitRepository, clone: Path) -> Path:
-    path = planted(repo, clone)
+    path = planted_repository(repo, clone)
     git(path, "config", "core.bare", "false")
     git(path, "config", "core.worktree", "..")
     return path
 
 
 def planted_worktree_state(repo: GitRepository, clone: Path) -> Path:
-    state = planted(repo, clone) / "worktrees" / "x"
+    state = planted_repository(repo, clone) / "worktrees" / "x"
     state.mkdir(parents=True)
     (state / "HEAD").write_text("ref: refs/heads/main\n")
     (state / "commondir").write_text("../..\n")
@@ -115,11 +115,11 @@ def planted_worktree_state(repo: GitRepository, clone: Path) -> Path:
 
 
 def worktree_of_a_planted_one(repo: GitRepository, clone: Path) -> Path:
-    git(planted(repo, clone), "worktree", "add", "-q", str(clone.parent / "apart"), "main")
+    git(planted_repository(repo, clone), "worktree", "add", "-q", str(clone.parent / "apart"), "main")
     return clone.parent / "apart"
 
 
-PLANTED = [planted, inside_a_planted_one, planted_in_a_planted_one, planted_and_not_called_bare]
+PLANTED = [planted_repository, inside_a_planted_one, planted_in_a_planted_one, planted_and_not_called_bare]
 PLANTED += [planted_worktree_state, worktree_of_a_planted_one]
 
 

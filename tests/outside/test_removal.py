@@ -21,7 +21,7 @@ from crewhall.outside.worktrees import add_worktree, trash_of, worktrees
 from crewhall.stop import Stop
 from tests.conftest import eventually
 from tests.contract.writer import PATIENCE, SERVER
-from tests.outside.repos import change, commit, fingerprint, git, make_repository, refs, unprivileged
+from tests.outside.repos import change, commit, fingerprint, git, make_repository, refs, unprivileged_prefix
 from tests.outside.test_git import half_made, slow_git
 
 REF = "refs/crewhall/saved/ws_1"
@@ -142,7 +142,7 @@ def test_a_parent_that_is_not_for_worktrees_stays(repo: GitRepository, tmp_path:
     assert list(tmp_path.glob("desk/.*")) == list(tmp_path.glob("desk/*")) == [] and path.parent.exists()
 
 
-def locked(repo: GitRepository, tree: Path) -> Path:
+def locked_worktree(repo: GitRepository, tree: Path) -> Path:
     git(repo.root, "worktree", "lock", "--reason", "on a stick", str(tree))
     return tree
 
@@ -161,7 +161,7 @@ def another_repository(repo: GitRepository, tree: Path) -> Path:
     return tree.parent / "other"
 
 
-def replaced(repo: GitRepository, tree: Path) -> Path:
+def replaced_worktree(repo: GitRepository, tree: Path) -> Path:
     tree.rename(tree.parent / "moved")
     make_repository(tree)
     return tree
@@ -206,11 +206,11 @@ def worktree_inside(repo: GitRepository, tree: Path) -> Path:
 
 
 REASONS: list[tuple[Callable[[GitRepository, Path], Path], str]] = [
-    (locked, "is locked: on a stick"),
+    (locked_worktree, "is locked: on a stick"),
     (main_worktree, "main worktree"),
     (plain_directory, "not a worktree"),
     (another_repository, "not a worktree"),
-    (replaced, "not a worktree"),
+    (replaced_worktree, "not a worktree"),
     (without_its_link, "not a worktree"),
     (behind_a_link, "not a worktree"),
     (nested_repository, "the first at .*vendor/lib"),
@@ -342,7 +342,7 @@ def test_read_only_directories_are_no_obstacle(repo: GitRepository, tree: Path, 
     (tree / "cache" / "link").symlink_to(tmp_path / "elsewhere")
     for directory in (tree / "cache" / "module" / "deep", tree / "cache" / "module", tree / "cache"):
         directory.chmod(0o555)
-    assert "was_there=True" in told_elsewhere(unprivileged(), repo, tree)
+    assert "was_there=True" in told_elsewhere(unprivileged_prefix(), repo, tree)
     assert is_clean(repo, tree)
     assert (tmp_path / "elsewhere").stat().st_mode & 0o777 == 0o555
 
@@ -354,7 +354,7 @@ def test_one_with_something_unreadable_inside_stays(repo: GitRepository, tree: P
     (tree / name / "plan").write_text("days of work")
     before = fingerprint(tmp_path)
     (tree / name).chmod(0)
-    told = told_elsewhere(unprivileged(), repo, tree)
+    told = told_elsewhere(unprivileged_prefix(), repo, tree)
     (tree / name).chmod(0o755)
     assert told.startswith("INVALID_STATE") and f"{name} can't be looked into: Permission denied" in told
     assert fingerprint(tmp_path) == before

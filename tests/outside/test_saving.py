@@ -18,7 +18,7 @@ from crewhall.errors import InvalidState, Unavailable
 from crewhall.outside.git import GitRepository
 from crewhall.outside.saving import git_dir_of, save_staged, save_work
 from crewhall.outside.worktrees import add_worktree
-from tests.outside.repos import change, commit, fingerprint, git, make_repository, refs, unprivileged
+from tests.outside.repos import change, commit, fingerprint, git, make_repository, refs, unprivileged_prefix
 from tests.sizes import size
 
 REF = "refs/crewhall/saved/ws_1"
@@ -298,7 +298,7 @@ except Failure as failure:
 
 
 def saved_by_a_plain_user(repo: GitRepository, tree: Path) -> str:
-    words = [*unprivileged(), sys.executable, "-c", SAVE, repo.root, str(tree), REF]
+    words = [*unprivileged_prefix(), sys.executable, "-c", SAVE, repo.root, str(tree), REF]
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
 
 
