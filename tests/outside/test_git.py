@@ -224,7 +224,7 @@ def test_worktrees_are_listed_as_they_are(repo: GitRepository, place: Path) -> N
     main, *others = worktrees(repo)
     head = git(repo.root, "rev-parse", "HEAD")
     assert (main.path, main.branch, main.head, main.is_main) == (repo.root, "main", head, True)
-    seen = {tree.path: (tree.branch, tree.locked, tree.reason, tree.prunable) for tree in others}
+    seen = {tree.path: (tree.branch, tree.is_locked, tree.reason, tree.is_prunable) for tree in others}
     assert seen == {str(odd): ("odd", True, "mine", False), str(place / "loose"): (None, False, "", True)}
 
 
@@ -408,7 +408,7 @@ def test_a_half_made_worktree_is_cleared_and_made_anew(repo: GitRepository, plac
     assert left.is_half_made and not (place / "file-2").exists()
     add_worktree(repo, str(place), "login", "main", may_be_ours=True)
     assert (place / "file-2").exists() and not git(place, "status", "--porcelain")
-    assert [tree.locked for tree in worktrees(repo)] == [False, False]
+    assert [tree.is_locked for tree in worktrees(repo)] == [False, False]
 
 
 def test_one_that_a_person_s_git_is_making_is_left_alone(repo: GitRepository, tmp_path: Path, place: Path) -> None:

@@ -181,7 +181,7 @@ class FakeHost(ABC):
         return answer
 
     def _route(self, request: FakeRequest) -> FakeResponse:
-        if not request.inside:
+        if not request.is_inside:
             raise Refusal(404, "Not Found")
         token = re.sub(r"(?i)^(bearer|token) +", "", request.headers.get("authorization", ""))
         if token not in self.tokens and request.path not in self.public:

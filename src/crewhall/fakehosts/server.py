@@ -25,7 +25,7 @@ class FakeRequest:
     query: dict[str, str]
     headers: dict[str, str]  # names in small letters
     body: Any
-    inside: bool = True  # below the prefix
+    is_inside: bool = True  # below the prefix
     login: str = ""
 
     @property
@@ -132,7 +132,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         path = parts.path.removeprefix(self.server.prefix)
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        return FakeRequest(self.command, path, query, headers, body, inside=path != parts.path)
+        return FakeRequest(self.command, path, query, headers, body, is_inside=path != parts.path)
 
     def _send(self, answer: FakeResponse) -> None:
         is_text = isinstance(answer.body, str)

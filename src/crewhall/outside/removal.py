@@ -73,7 +73,7 @@ def _refuse(repo: GitRepository, path: str, there: GitWorktree | None) -> None:
         )
     if there is None or there.is_half_made:
         return
-    if there.locked:
+    if there.is_locked:
         raise InvalidState(
             f"{path} is locked: {there.reason or 'no reason given'}", hint=f"Run `git worktree unlock {path}` first."
         )

@@ -1,7 +1,7 @@
 """
 Worktrees: which there are, and how one is made, whole or not at all.
 
-    worktrees(repo) -> list[GitWorktree(path, branch, head, is_main, locked, reason, prunable)]
+    worktrees(repo) -> list[GitWorktree(path, branch, head, is_main, is_locked, reason, is_prunable)]
     add_worktree(repo, path, branch, base, may_be_ours=False) -> Added(branch_is_new, was_there)
 
 How one is taken away is in removal.py.
@@ -33,13 +33,13 @@ class GitWorktree:
     branch: str | None
     head: str | None
     is_main: bool
-    locked: bool = False
+    is_locked: bool = False
     reason: str = ""
-    prunable: bool = False
+    is_prunable: bool = False
 
     @property
     def is_half_made(self) -> bool:
-        return self.locked and self.reason == HALF_MADE
+        return self.is_locked and self.reason == HALF_MADE
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ def _worktree(told: dict[str, str]) -> GitWorktree:
         told["branch"].removeprefix("refs/heads/") if "branch" in told else None,
         head if head.strip("0") else None,
         is_main=False,
-        locked="locked" in told,
+        is_locked="locked" in told,
         reason=told.get("locked", ""),
-        prunable="prunable" in told,
+        is_prunable="prunable" in told,
     )
 
 

@@ -83,7 +83,7 @@ def create(call: Call, workflow_id: str, wish: Wish) -> Row:
         row, is_new = _registered(call, tx, wanted)
     if row["worktree"] != "wanted" and wanted["worktree"] == "wanted":
         there = at(repo, row["path"])  # another call may have made it just now
-        refuse_gone(row, is_there=there is not None and not there.prunable)
+        refuse_gone(row, is_there=there is not None and not there.is_prunable)
     return _finished(call, repo, row, wish.task_ids, is_new=is_new)
 
 
@@ -97,7 +97,7 @@ def _wanted(call: Call, repo: GitRepository, workflow_id: str, wish: Wish) -> Ro
         raise InvalidInput(f"{repo.root} has no branch or commit '{base}'", hint="Name one that `git branch` shows.")
     trees = worktrees(repo)
     there = next((tree for tree in trees if tree.path == path), None)
-    is_found = there is not None and not there.is_half_made and not there.prunable
+    is_found = there is not None and not there.is_half_made and not there.is_prunable
     if there is not None and is_found:
         refuse_other_branch(path, there.branch, wish.branch)
     else:
