@@ -29,7 +29,7 @@ from tests.hosts.descriptions import need_descriptions
 
 @need_descriptions
 def test_what_the_description_does_not_know_is_found(pretend: HostSite, host: Host) -> None:
-    host.session.ask("GET", "/repos/octo/ops", query={"colour": "red"})
+    host.session.request("GET", "/repos/octo/ops", query={"colour": "red"})
     assert "colour" in "".join(description_problems(pretend.name, pretend.fake.exchanges))
     pretend.fake.exchanges.clear()
 

@@ -82,7 +82,7 @@ def test_the_open_pulls_of_some_branches_take_few_requests(pretend: HostSite, ho
 @pytest.mark.parametrize("of_fork", [{"full_name": "eve/ops"}, None], ids=["a fork", "a fork that is gone"])
 def test_a_fork_with_the_same_branch_is_not_ours(pretend: HostSite, host: Host, of_fork: Any) -> None:
     pretend.repo.add_pull(title="Theirs", head=BRANCH)
-    shown = deepcopy(host.session.ask("GET", "/repos/octo/ops/pulls").body)
+    shown = deepcopy(host.session.request("GET", "/repos/octo/ops/pulls").body)
     shown[0]["head"]["repo"] = of_fork and {**shown[0]["head"]["repo"], **of_fork}
     shown[0]["head"]["label"] = f"eve:{BRANCH}"
     pretend.fake.fail(Fault(path="/pulls$", status=200, headers=faults.JSON, body=json.dumps(shown)))

@@ -221,7 +221,7 @@ def test_whether_a_list_goes_on(headers: dict[str, str], seen: int, is_full: boo
 def test_a_host_that_cannot_be_reached_is_named(pretend: HostSite, web: str) -> None:
     address = web.format(own=pretend.fake.url.removeprefix("http://"))
     with pretend.host(web=address) as host:
-        acts = (lambda: host.repository("octo", "ops"), lambda: host.session.ask("POST", "/x", body={}))
+        acts = (lambda: host.repository("octo", "ops"), lambda: host.session.request("POST", "/x", body={}))
         for refused in map(failure_of, acts):
             assert refused.code == "UNAVAILABLE" and pretend.title in refused.message
             assert not isinstance(refused, wire.Unsure), "it cannot have happened"

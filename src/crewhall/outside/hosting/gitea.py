@@ -43,7 +43,7 @@ class Gitea(Host):
     page = ("limit", 50)
 
     def branches(self, repo: HostRepository, prefix: str) -> list[str]:
-        answer = self.session.ask("GET", f"{repo.path}/git/refs/heads/{quote(prefix)}", expect=(404,))
+        answer = self.session.request("GET", f"{repo.path}/git/refs/heads/{quote(prefix)}", expect=(404,))
         if answer.status == 404:
             return []
         found = answer.body if isinstance(answer.body, list) else [answer.body]  # older ones give a single one alone
@@ -57,7 +57,7 @@ class Gitea(Host):
         known: dict[str, TreeEntry] = {}
         for page in range(1, MOST_PAGES + 1):
             query = {"recursive": "true", "page": page, "per_page": TREE_PAGE}
-            answer = self.session.ask("GET", f"{repo.path}/git/trees/{base.sha}", query=query)
+            answer = self.session.request("GET", f"{repo.path}/git/trees/{base.sha}", query=query)
             found = self.session.read(TreeShape, answer.body)
             known |= {one.path: TreeEntry(one.mode, one.type, one.sha) for one in found.tree or []}
             if not found.truncated or not found.tree:
@@ -74,7 +74,7 @@ class Gitea(Host):
         return once(lambda: self._change_files(repo, change, body), lambda: self._ours(repo, change))
 
     def _change_files(self, repo: HostRepository, change: BranchChange, body: dict[str, Any]) -> str:
-        answer = self.session.ask("POST", f"{repo.path}/contents", body=body, expect=(404, 409, 422))
+        answer = self.session.request("POST", f"{repo.path}/contents", body=body, expect=(404, 409, 422))
         if answer.status < 300:
             return self.session.read(ChangedShape, answer.body).commit.sha
         found = self._ours(repo, change)
@@ -91,7 +91,7 @@ class Gitea(Host):
         return found.sha if found is not None and change.mark in found.message else None
 
     def delete_branch(self, repo: HostRepository, branch: str) -> None:
-        self.session.ask("DELETE", f"{repo.path}/branches/{quote(branch)}", expect=(404,))
+        self.session.request("DELETE", f"{repo.path}/branches/{quote(branch)}", expect=(404,))
 
     def narrowing(self, repo: HostRepository, branch: str, base: str) -> dict[str, str]:
         # There is a call by base and head, and it may answer with a closed pull that had the same names.
@@ -103,7 +103,7 @@ class Gitea(Host):
             if name not in known:
                 known[name] = self._create_label(repo, name)
         body = {"labels": [known[name] for name in labels]}
-        self.session.ask("POST", f"{repo.path}/issues/{number}/labels", body=body, again=True)
+        self.session.request("POST", f"{repo.path}/issues/{number}/labels", body=body, again=True)
 
     def _labels(self, repo: HostRepository) -> dict[str, int]:
         found = sorted(self.list_items(LabelShape, f"{repo.path}/labels"), key=lambda one: -one.id)
@@ -114,12 +114,14 @@ class Gitea(Host):
         fields = {"name": name, "color": LABEL_COLOR}
 
         def send() -> int:
-            return self.session.read(LabelShape, self.session.ask("POST", f"{repo.path}/labels", body=fields).body).id
+            return self.session.read(
+                LabelShape, self.session.request("POST", f"{repo.path}/labels", body=fields).body
+            ).id
 
         return once(send, lambda: self._labels(repo).get(name))
 
     def limits(self) -> Limits | None:
-        self.session.ask("GET", "/user")  # it limits nothing; whether the token is good is worth knowing
+        self.session.request("GET", "/user")  # it limits nothing; whether the token is good is worth knowing
         return None
 
 

@@ -88,7 +88,7 @@ class GitHub(Host):
 
     def branches(self, repo: HostRepository, prefix: str) -> list[str]:
         # 409 is GitHub's word for a repository without any commit.
-        answer = self.session.ask("GET", f"{repo.path}/git/matching-refs/heads/{quote(prefix)}", expect=(409,))
+        answer = self.session.request("GET", f"{repo.path}/git/matching-refs/heads/{quote(prefix)}", expect=(409,))
         if answer.status == 409:
             return []
         return [one.ref.removeprefix("refs/heads/") for one in self.session.read(list[RefShape], answer.body)]
@@ -116,7 +116,9 @@ class GitHub(Host):
         return _entries(found, f"{directory}/" if directory else "")
 
     def _read_tree(self, repo: HostRepository, sha: str, **query: str) -> TreeShape:
-        return self.session.read(TreeShape, self.session.ask("GET", f"{repo.path}/git/trees/{sha}", query=query).body)
+        return self.session.read(
+            TreeShape, self.session.request("GET", f"{repo.path}/git/trees/{sha}", query=query).body
+        )
 
     def make_branch(self, repo: HostRepository, change: BranchChange, base: BranchHead, tree: Tree) -> str:
         entries = [self._entry(repo, file, tree.get(file.path)) for file in change.files]
@@ -137,13 +139,13 @@ class GitHub(Host):
 
     def _make(self, repo: HostRepository, kind: str, body: dict[str, Any]) -> str:
         """A git object. Nothing refers to it yet, so that making it twice does no harm."""
-        answer = self.session.ask("POST", f"{repo.path}/git/{kind}", body=body, again=True)
+        answer = self.session.request("POST", f"{repo.path}/git/{kind}", body=body, again=True)
         return self.session.read(ShaShape, answer.body).sha
 
     def _show(self, repo: HostRepository, branch: str, commit: str) -> str:
         """Make the ref. One that has our commit is ours, of an attempt before."""
         body = {"ref": f"refs/heads/{branch}", "sha": commit}
-        answer = self.session.ask("POST", f"{repo.path}/git/refs", body=body, expect=(422,))
+        answer = self.session.request("POST", f"{repo.path}/git/refs", body=body, expect=(422,))
         if answer.status == 422 and self._at(repo, branch, commit) is None:
             raise Conflict(
                 f"GitHub did not make the branch '{branch}': {answer.error_text}",
@@ -156,7 +158,7 @@ class GitHub(Host):
         return commit if found is not None and found.sha == commit else None
 
     def delete_branch(self, repo: HostRepository, branch: str) -> None:
-        answer = self.session.ask("DELETE", f"{repo.path}/git/refs/heads/{quote(branch)}", expect=(404, 422))
+        answer = self.session.request("DELETE", f"{repo.path}/git/refs/heads/{quote(branch)}", expect=(404, 422))
         # 422 is GitHub's word for a ref that is not there, and for one that a rule protects.
         if answer.status == 422 and self.head(repo, branch) is not None:
             raise Forbidden(
@@ -168,7 +170,7 @@ class GitHub(Host):
         return {"head": f"{repo.owner}:{branch}", "base": base}
 
     def label(self, repo: HostRepository, number: int, labels: Sequence[str]) -> None:
-        self.session.ask("POST", f"{repo.path}/issues/{number}/labels", body={"labels": list(labels)}, again=True)
+        self.session.request("POST", f"{repo.path}/issues/{number}/labels", body={"labels": list(labels)}, again=True)
 
     def checks(self, repo: HostRepository, sha: str) -> Iterator[Check]:
         for page in self.session.pages(f"{repo.path}/commits/{sha}/check-runs", {}, *self.page):
@@ -177,7 +179,7 @@ class GitHub(Host):
         yield from super().checks(repo, sha)
 
     def limits(self) -> Limits | None:
-        answer = self.session.ask("GET", "/rate_limit", expect=(404,))
+        answer = self.session.request("GET", "/rate_limit", expect=(404,))
         if answer.status == 404:  # an Enterprise server without rate limits
             return None
         core = self.session.read(LimitsShape, answer.body).resources.core

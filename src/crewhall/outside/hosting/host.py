@@ -51,7 +51,7 @@ class Host(ABC):
 
     def repository(self, owner: str, name: str) -> HostRepository:
         """The repository under its present name; a renamed one is found by its old name."""
-        found = self.session.read(RepositoryShape, self.session.ask("GET", f"/repos/{owner}/{name}").body)
+        found = self.session.read(RepositoryShape, self.session.request("GET", f"/repos/{owner}/{name}").body)
         return HostRepository(found.owner.login, found.name, found.default_branch)
 
     @abstractmethod
@@ -60,7 +60,7 @@ class Host(ABC):
 
     def head(self, repo: HostRepository, branch: str) -> BranchHead | None:
         """A branch's newest commit; None when there is no such branch."""
-        answer = self.session.ask("GET", f"{repo.path}/branches/{quote(branch)}", expect=(404,))
+        answer = self.session.request("GET", f"{repo.path}/branches/{quote(branch)}", expect=(404,))
         return None if answer.status == 404 else self.read_head(answer.body)
 
     @abstractmethod
@@ -116,7 +116,7 @@ class Host(ABC):
         fields = {"title": title, "body": body, "head": branch, "base": base}
 
         def send() -> Pull:
-            answer = self.session.ask("POST", f"{repo.path}/pulls", body=fields, expect=(409, 422))
+            answer = self.session.request("POST", f"{repo.path}/pulls", body=fields, expect=(409, 422))
             if answer.status < 300:
                 return self.session.read(PullShape, answer.body).to_model()
             found = self.open_pull(repo, branch, base)  # there may be one already: ours, of the attempt before
@@ -145,13 +145,13 @@ class Host(ABC):
 
     def brief(self, repo: HostRepository, number: int) -> Pull | None:
         """One pull as a list shows it, or None when there is none of that number."""
-        answer = self.session.ask("GET", f"{repo.path}/pulls/{number}", expect=(404,))
+        answer = self.session.request("GET", f"{repo.path}/pulls/{number}", expect=(404,))
         return None if answer.status == 404 else self.session.read(PullShape, answer.body).to_model()
 
     def pull(self, repo: HostRepository, number: int) -> PullDetail:
         """One pull with its reviews, checks and files."""
         path = f"{repo.path}/pulls/{number}"
-        found = self.session.read(PullShape, self.session.ask("GET", path).body).to_model()
+        found = self.session.read(PullShape, self.session.request("GET", path).body).to_model()
         checks = self._visible_checks(repo, found.sha)
         return PullDetail(
             found,

@@ -99,7 +99,7 @@ class Session:
     def close(self) -> None:
         self._client.close()
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,
@@ -109,7 +109,7 @@ class Session:
         again: bool | None = None,
         expect: tuple[int, ...] = (),
     ) -> HostResponse:
-        """The host's answer, when its status is below 300 or expected.
+        """Send a request and return the host's response, if its status is below 300 or expected.
 
         `again` says whether sending it twice is harmless; reading and removing is. Raises Unsure when it is not and
         the host failed, LimitExceeded when the host asks to wait for too long, and another Failure for a refusal.
@@ -136,7 +136,7 @@ class Session:
         """
         seen = 0
         for page in range(1, MOST_PAGES + 1):
-            answer = self.ask("GET", path, query={**query, size: most, "page": page})
+            answer = self.request("GET", path, query={**query, size: most, "page": page})
             yield answer.body
             items = items_of(answer.body)
             seen += len(items)
