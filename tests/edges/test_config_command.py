@@ -16,7 +16,7 @@ from crewhall.edges.cli import main
 from crewhall.edges.cli.in_process import call_here
 from crewhall.errors import Conflict
 from crewhall.families.project.open_worktrees import LISTENER
-from crewhall.outside.clients.catalog import CLIENTS, Way
+from crewhall.outside.clients.catalog import CLIENTS, HallTransport
 from crewhall.outside.clients.settings_file import change
 from tests.blocks import blocks_of, run, shows
 from tests.conftest import Live, eventually
@@ -86,8 +86,8 @@ def backups(path: Path) -> list[str]:
 # What each client gets
 
 
-BRIDGE = Way(words=("/bin/crewhall", "mcp"), variables={"CREWHALL_TOKEN": "t"})
-URL = Way(url="http://h/mcp", headers={"Authorization": "Bearer t"})
+BRIDGE = HallTransport(words=("/bin/crewhall", "mcp"), variables={"CREWHALL_TOKEN": "t"})
+URL = HallTransport(url="http://h/mcp", headers={"Authorization": "Bearer t"})
 SPLIT = {"command": "/bin/crewhall", "args": ["mcp"], "env": {"CREWHALL_TOKEN": "t"}}
 BEARER = {"Authorization": "Bearer t"}
 HTTP = {"type": "http", "url": "http://h/mcp", "headers": BEARER}

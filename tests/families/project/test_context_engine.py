@@ -19,6 +19,7 @@ from crewhall.cache import Kept, mark
 from crewhall.errors import Cancelled, InvalidInput, Unavailable
 from crewhall.families.all import registry
 from crewhall.families.project.context import SECONDS, SLOTS
+from crewhall.families.project.family import project
 from crewhall.families.project.tools_context import get_project_context
 from crewhall.outside.tokens import count
 from crewhall.stop import Stop

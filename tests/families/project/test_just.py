@@ -15,7 +15,7 @@ from crewhall.identity import OPERATOR
 from crewhall.outside.repository_paths import identity_of
 from crewhall.stop import Stop
 from tests.conftest import eventually
-from tests.outside.marks import with_variable
+from tests.outside.descendants import marked_environment
 from tests.sizes import size
 
 pytestmark = [pytest.mark.parametrize("database", ["sqlite"], indirect=True), pytest.mark.slow]
@@ -93,7 +93,7 @@ def run(make_hub: Callable[..., Hub], root: Path, monkeypatch: pytest.MonkeyPatc
             **more,
         )
 
-    with with_variable() as (env, alive):
+    with marked_environment() as (env, alive):
         for name, value in env.items():
             monkeypatch.setenv(name, value)
         yield ask

@@ -19,7 +19,7 @@ from crewhall.families.judge.rules_prompt import Paper
 from crewhall.families.project.open_worktrees import refuse_no_project, served_above
 from crewhall.families.project.root import root_of
 from crewhall.families.project.rules_file import refuse_secret_name, text_of
-from crewhall.outside.files import Found, Top, opened, pieces
+from crewhall.outside.files import Found, Top, open_root, pieces
 from crewhall.outside.repository_paths import working_tree
 
 PAPER_BYTES = 256 * 1024  # of a contract, a proposal, a report, a rebuttal
@@ -55,7 +55,7 @@ class Desk:
 
     def below(self, call: Call, directory: str) -> "Desk":
         """The same, narrowed to one of its directories."""
-        with opened(self.root) as top, top.directory(self.path(directory)) as found:
+        with open_root(self.root) as top, top.directory(self.path(directory)) as found:
             refuse_secret_name(found.path, call.settings["project.allow"])
             if not PLAIN.fullmatch(found.path):
                 raise InvalidInput(
@@ -123,7 +123,7 @@ def _is_in(path: str, root: str) -> bool:
 
 def read(call: Call, desk: Desk, path: str) -> Paper:
     """A file that must be there and be text. Raises what the sandbox raises, Forbidden, LimitExceeded, InvalidInput."""
-    with opened(desk.root) as top, top.file(desk.path(path)) as found:
+    with open_root(desk.root) as top, top.file(desk.path(path)) as found:
         refuse_secret_name(found.path, call.settings["project.allow"])
         data, digest = _content(call, found, PAPER_BYTES)
     if data is None:
@@ -138,7 +138,7 @@ def shown(call: Call, desk: Desk, paths: Sequence[str], *, may_be_gone: bool) ->
     """
     left = int(call.settings["judge.prompt_bytes"])
     papers: list[Paper] = []
-    with opened(desk.root) as top:
+    with open_root(desk.root) as top:
         for path in dict.fromkeys(paths):
             papers.append(_shown(call, top, desk, path, left, may_be_gone))
             left -= len((papers[-1].text or "").encode())

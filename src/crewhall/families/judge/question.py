@@ -21,7 +21,7 @@ from crewhall.families.judge.report_files import Place
 from crewhall.families.judge.rules_prompt import Paper, prompt_of
 from crewhall.families.project.hostile_git import Ways, asked, ways_at
 from crewhall.families.project.rules_git import Entry, status_in
-from crewhall.outside.claude import Cli, Said, manner
+from crewhall.outside.claude import ClaudeReply, Cli, manner
 from crewhall.store.transaction import Row
 
 # A repository's own settings may not make git look less closely.
@@ -98,7 +98,7 @@ class Asked:
     question: Question
     tree: Tree
     cli: Cli
-    said: Said = field(default_factory=lambda: Said(None))
+    said: ClaudeReply = field(default_factory=lambda: ClaudeReply(None))
     has_moved: bool = False  # files that the prompt names
     has_tree_moved: bool = False
 

@@ -18,8 +18,8 @@ from crewhall.errors import Failure, InvalidState
 from crewhall.families.judge.paths import Desk
 from crewhall.families.judge.rules_report import JSON, MD
 from crewhall.families.project.rules_file import refuse_secret_name
-from crewhall.outside.files import opened
-from crewhall.outside.writing import made, put, take_away
+from crewhall.outside.files import open_root
+from crewhall.outside.writing import make_directory, put, take_away
 
 WRITING = threading.Lock()  # a pair of files is written or removed as one
 WRITTEN: Counter[str] = Counter()  # how often, by directory, since this process began
@@ -53,7 +53,7 @@ def place_for(call: Call, desk: Desk, report_dir: str) -> Place:
     Raises PathOutsideRoot, Forbidden for what is git's own, and what else the sandbox raises.
     """
     fit = partial(refuse_secret_name, allow=call.settings["project.allow"])
-    with opened(desk.root) as top, made(top, desk.path(report_dir), fit) as found:
+    with open_root(desk.root) as top, make_directory(top, desk.path(report_dir), fit) as found:
         return Place(desk, report_dir, found.path)
 
 
@@ -80,7 +80,7 @@ def empty_during(place: Place) -> Iterator[None]:
 
 def _clear(place: Place) -> bool:
     """Take the reports away that are there; False when one of them can't be removed."""
-    with contextlib.suppress(Failure), opened(place.desk.root) as top, top.directory(place.path) as found:
+    with contextlib.suppress(Failure), open_root(place.desk.root) as top, top.directory(place.path) as found:
         gone = [take_away(found, name) for name in (MD, JSON)]
         return all(gone)
     return True
@@ -91,7 +91,7 @@ def write(place: Place, files: Mapping[str, bytes]) -> str | None:
     with WRITING:
         WRITTEN[place.directory] += 1
         try:
-            with opened(place.desk.root) as top, top.directory(place.path) as found:
+            with open_root(place.desk.root) as top, top.directory(place.path) as found:
                 for name, data in files.items():
                     put(found, name, data)
         except Failure as failure:

@@ -22,8 +22,8 @@ from crewhall.families.judge.report_files import empty_during, write
 from crewhall.families.judge.report_store import keep, kept
 from crewhall.families.judge.rules_prompt import visible
 from crewhall.families.judge.rules_report import report_files
-from crewhall.outside.claude import Cli, Said, ask, program
-from crewhall.outside.files import opened, way_to
+from crewhall.outside.claude import ClaudeReply, Cli, ask, program
+from crewhall.outside.files import open_root, way_to
 from crewhall.stop import Stop
 
 TELL = 5.0  # seconds between two reports of progress
@@ -100,10 +100,10 @@ def _said(call: Call, make: Make, asked: Asked) -> Asked:
     return replace(asked, said=said, has_moved=has_moved, has_tree_moved=tree != asked.tree)
 
 
-def _ask(call: Call, cli: Cli, question: Question) -> Said:
+def _ask(call: Call, cli: Cli, question: Question) -> ClaudeReply:
     """Ask Claude, in that very directory. A report that the CLI wrote by itself, also too late, is nobody's word."""
     place = nullcontext() if question.place is None else empty_during(question.place)
-    with place, opened(question.desk.root) as top, top.directory(question.desk.inside) as found:
+    with place, open_root(question.desk.root) as top, top.directory(question.desk.inside) as found:
         telling, where = Telling(call, question.seconds), way_to(found, question.desk.directory)
         return ask(cli, question.prompt, cwd=where, seconds=question.seconds, stop=telling)
 

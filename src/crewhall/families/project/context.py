@@ -18,7 +18,7 @@ from crewhall.errors import Failure, InvalidInput, TimedOut
 from crewhall.families.project.family import ANSWERS, project
 from crewhall.families.project.model_context import Missing, ProjectContext
 from crewhall.families.project.rules_context import Heard, fitted, plain, visible
-from crewhall.outside.files import opened
+from crewhall.outside.files import open_root
 from crewhall.stop import Part
 from crewhall.tool import Source, Told
 
@@ -50,7 +50,7 @@ def context_of(call: Call, root: str, names: Sequence[str] | None, most: int) ->
     Raises InvalidInput for an unknown source, InvalidState when the worktree is gone, and what stops the call.
     """
     sources = chosen(call.hub.registry.sources, names)
-    with opened(root):  # one that is gone is no worktree that has nothing to say
+    with open_root(root):  # one that is gone is no worktree that has nothing to say
         pass
     with call.state(ANSWERS).during(call.id):
         answers = asked(call, root, sources)

@@ -36,7 +36,7 @@ from crewhall.families.project.rules_config import (
     settings_in,
 )
 from crewhall.families.project.rules_git import Entry, Status, status_in
-from crewhall.outside.files import opened
+from crewhall.outside.files import open_root
 from crewhall.outside.git import git, refusal
 from crewhall.outside.hostile_repository import leads_to
 from crewhall.outside.repository_paths import place_of
@@ -255,7 +255,7 @@ def _with_values(values: Mapping[str, str]) -> dict[str, str]:
 def _read(directory: str, name: str) -> str | None:
     """A small file of git's own, empty when there is none; None for what is long, or a link that leads elsewhere."""
     try:
-        with opened(directory) as top, top.file(name) as found:
+        with open_root(directory) as top, top.file(name) as found:
             data = os.read(found.descriptor, FILE_BYTES)
             return os.fsdecode(data) if len(data) < FILE_BYTES else None
     except NotFound:

@@ -15,7 +15,7 @@ from crewhall.families.project.family import ANSWERS, project
 from crewhall.families.project.hostile_git import Seen, Ways, asked, ground_of, seen, ways_at
 from crewhall.families.project.rules_git import Entry, changed_in, diff_lines, standing, tally
 from crewhall.families.project.rules_tree import Tree, changed, counted, tree_lines
-from crewhall.outside.files import opened
+from crewhall.outside.files import open_root
 from crewhall.tool import Told
 
 ENTRIES, COMMITS = 400, 20
@@ -131,7 +131,7 @@ def _tracked(call: Call, ways: Ways) -> Tree:
 def _walked(call: Call, root: str, why: str) -> Told:
     """The tree as the disk has it, up to some size, without directories that hold much that nobody here wrote."""
     paths: list[str] = []
-    with opened(root) as top, top.directory(".") as found:
+    with open_root(root) as top, top.directory(".") as found:
         for directory, names, files, _ in os.fwalk(".", dir_fd=found.descriptor):
             call.stop.check()
             names[:] = sorted(name for name in names if name[0] != "." and name not in NEVER_WALKED)

@@ -18,7 +18,7 @@ from crewhall.app import Call
 from crewhall.config import Settings, said
 from crewhall.errors import Failure, InvalidInput, Unavailable
 from crewhall.families.pulls.rules_remote import Remote, is_at, read_remote, web_address
-from crewhall.outside.git import opened, refusal
+from crewhall.outside.git import open_repository, refusal
 from crewhall.outside.hosting import gitea, github
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.wire import Access, Patience
@@ -160,7 +160,7 @@ def _remotes(call: Call, owner: str, name: str) -> list[Remote]:
     if directory is None or not is_proven or place_of(directory) is None:
         return []
     words = ("config", "--get-regexp", r"^remote\..*\.url$")
-    ended = opened(directory, call.stop, 10.0).git(*words)
+    ended = open_repository(directory, call.stop, 10.0).git(*words)
     if ended.code > 1:  # 1 is git's word for none
         raise refusal(ended, words[0])
     listed = [line.partition(" ")[2].strip() for line in os.fsdecode(ended.out).splitlines()]

@@ -11,7 +11,7 @@ from crewhall.app import Hub
 from crewhall.errors import Failure
 from crewhall.families.pulls.journal import FORGET_MS, LAST_LOOK_MS, Entry, left_behind, taken
 from crewhall.outside.hosting.host import Host
-from crewhall.outside.hosting.model import Pull, Repository
+from crewhall.outside.hosting.model import HostRepository, Pull
 
 AT_ONCE = 10
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ def settle(host: Host, entry: Entry) -> Pull | None:
     return pull
 
 
-def settle_left(host: Host, hub: Hub, repo: Repository | None = None) -> None:
+def settle_left(host: Host, hub: Hub, repo: HostRepository | None = None) -> None:
     """What calls and hubs left on this host, or in one repository; what can't be settled now stays for another time."""
     if not left_behind(hub, host.access.web, repo):
         return

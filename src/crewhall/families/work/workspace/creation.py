@@ -42,7 +42,7 @@ from crewhall.families.work.workspace.rules import (
     refuse_undecodable,
 )
 from crewhall.identity import new_id
-from crewhall.outside.git import Repository, opened
+from crewhall.outside.git import GitRepository, open_repository
 from crewhall.outside.repository_paths import is_directory
 from crewhall.outside.worktrees import Added, add_worktree, at, true_path, worktrees
 from crewhall.stop import Part
@@ -87,11 +87,11 @@ def create(call: Call, workflow_id: str, wish: Wish) -> Row:
         row, is_new = _registered(call, tx, wanted)
     if row["worktree"] != "wanted" and wanted["worktree"] == "wanted":
         there = at(repo, row["path"])  # another call may have made it just now
-        refuse_gone(row, is_there=there is not None and not there.prunable)
+        refuse_gone(row, is_there=there is not None and not there.is_prunable)
     return _finished(call, repo, row, wish.task_ids, is_new=is_new)
 
 
-def _wanted(call: Call, repo: Repository, workflow_id: str, wish: Wish) -> Row:
+def _wanted(call: Call, repo: GitRepository, workflow_id: str, wish: Wish) -> Row:
     """The row of what is wished, if it can be."""
     repo.refuse_bad_branch(wish.branch)
     path = true_path(spelled(wish.path or os.path.join(home_of(repo.root), wish.branch.replace("/", "-"))))
@@ -101,7 +101,7 @@ def _wanted(call: Call, repo: Repository, workflow_id: str, wish: Wish) -> Row:
         raise InvalidInput(f"{repo.root} has no branch or commit '{base}'", hint="Name one that `git branch` shows.")
     trees = worktrees(repo)
     there = next((tree for tree in trees if tree.path == path), None)
-    is_found = there is not None and not there.is_half_made and not there.prunable
+    is_found = there is not None and not there.is_half_made and not there.is_prunable
     if there is not None and is_found:
         refuse_other_branch(path, there.branch, wish.branch)
     else:
@@ -124,14 +124,14 @@ def _refuse_over(workflow: Row) -> None:
         raise InvalidState(f"workflow {workflow['id']} is {workflow['status']}", hint="A new one is for new work.")
 
 
-def _repository(call: Call, workflow: Row) -> Repository:
+def _repository(call: Call, workflow: Row) -> GitRepository:
     _refuse_over(workflow)
     if workflow["repository_path"] is None:
         raise InvalidState(
             f"workflow {workflow['id']} has no repository",
             hint="Give workflow_create a repository_path; workspaces are git worktrees of it.",
         )
-    return opened(workflow["repository_path"], call.stop)
+    return open_repository(workflow["repository_path"], call.stop)
 
 
 def _registered(call: Call, tx: Tx, row: Row) -> tuple[Row, bool]:
@@ -192,7 +192,7 @@ def put_task(call: Call, tx: Tx, task: Row, workspace: Row) -> None:
         tx.event("task.placed", task["id"], data=json.dumps({"workspace_id": workspace["id"]}))
 
 
-def _finished(call: Call, repo: Repository, row: Row, task_ids: Sequence[str], *, is_new: bool) -> Row:
+def _finished(call: Call, repo: GitRepository, row: Row, task_ids: Sequence[str], *, is_new: bool) -> Row:
     """The workspace with its worktree made and its tasks in it; if git refuses, there is no new workspace."""
     added = _made(call, repo, row, is_new=is_new) if row["worktree"] == "wanted" else None
     with call.begin() as tx:
@@ -223,7 +223,7 @@ def _note_made(call: Call, tx: Tx, row: Row, added: Added) -> None:
         open_worktree(tx, row["node"], row["path"], call.now, row["id"])
 
 
-def _made(call: Call, repo: Repository, row: Row, *, is_new: bool) -> Added:
+def _made(call: Call, repo: GitRepository, row: Row, *, is_new: bool) -> Added:
     """Make the worktree. If that fails, a workspace that is new with this call is forgotten.
 
     An older one stays: its worktree may be there, and the next call or the chore sees to it.

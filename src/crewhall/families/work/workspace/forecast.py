@@ -16,7 +16,7 @@ from crewhall.errors import Failure, Unavailable
 from crewhall.families.work.task.model import FINISHED
 from crewhall.families.work.workspace.model import BaseClash, Clash, Forecast, Unreadable
 from crewhall.outside import forecast
-from crewhall.outside.git import opened
+from crewhall.outside.git import open_repository
 from crewhall.stop import Part, Stop
 from crewhall.store.transaction import Row
 
@@ -53,12 +53,12 @@ def _base(branch: str) -> str:
     return f"base {branch}"
 
 
-def _asked(stop: Stop, rows: Sequence[Row], pairs: Pairs, bases: Sequence[str] = ()) -> forecast.Forecast:
+def _asked(stop: Stop, rows: Sequence[Row], pairs: Pairs, bases: Sequence[str] = ()) -> forecast.MergeForecast:
     """What git says of these pairs. All rows are of one repository. Raises Unavailable where it cannot work."""
-    places = [forecast.Place(row["id"], row["path"], row["branch"]) for row in rows]
-    places += [forecast.Place(_base(branch), None, branch) for branch in bases]
+    places = [forecast.MergeCandidate(row["id"], row["path"], row["branch"]) for row in rows]
+    places += [forecast.MergeCandidate(_base(branch), None, branch) for branch in bases]
     try:
-        return forecast.forecast(opened(rows[0]["repository_path"], stop), places, pairs)
+        return forecast.forecast(open_repository(rows[0]["repository_path"], stop), places, pairs)
     except OSError as error:
         raise Unavailable(
             f"git's forecast can't be made: {error.strerror or error}",
@@ -66,7 +66,7 @@ def _asked(stop: Stop, rows: Sequence[Row], pairs: Pairs, bases: Sequence[str] =
         ) from None
 
 
-def _told(found: forecast.Forecast, rows: list[Row], tasks: list[Row], bases: list[str], total: int) -> Forecast:
+def _told(found: forecast.MergeForecast, rows: list[Row], tasks: list[Row], bases: list[str], total: int) -> Forecast:
     by_id = {row["id"]: row for row in rows}
     at_base = {_base(branch): branch for branch in bases}
     inside: dict[str, list[str]] = defaultdict(list)

@@ -10,7 +10,7 @@ import logging
 from crewhall.app import Call
 from crewhall.errors import Failure, TimedOut, Unavailable
 from crewhall.families.project.open_worktrees import LISTENER, close_of_workspace
-from crewhall.outside.git import Repository, opened
+from crewhall.outside.git import GitRepository, open_repository
 from crewhall.outside.removal import remove_worktree
 from crewhall.outside.worktrees import at
 from crewhall.stop import Part, Stop
@@ -38,7 +38,7 @@ def try_removal(row: Row, look: Look, stop: Stop) -> Row:
     if other is not None:
         return problem_row(f"{row['path']} is that of workspace {other['id']} too, which is active")
     try:
-        kept = _saved_refs(opened(row["repository_path"], stop), row)
+        kept = _saved_refs(open_repository(row["repository_path"], stop), row)
     except TimedOut:
         return problem_row(f"{row['path']} could not be removed in time")
     except Failure as failure:
@@ -52,7 +52,7 @@ def problem_row(why: str) -> Row:
     return {"problem": why.encode("utf-8", "replace").decode()[:500]}  # a path in it may be no text
 
 
-def _saved_refs(repo: Repository, row: Row) -> list[str]:
+def _saved_refs(repo: GitRepository, row: Row) -> list[str]:
     """Remove the worktree; the refs that keep its work, also those of an earlier try that was killed before it told.
 
     Where git never ran, the row only says what was meant, and a branch of that name may be a person's.

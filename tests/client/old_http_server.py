@@ -10,18 +10,18 @@ from typing import Any
 TOKEN = "open sesame"
 
 
-class Old(ThreadingHTTPServer):
+class OldServer(ThreadingHTTPServer):
     """What it was asked is kept, by method."""
 
     daemon_threads = True
 
     def __init__(self, port: int) -> None:
-        super().__init__(("127.0.0.1", port), Handler)
+        super().__init__(("127.0.0.1", port), OldHandler)
         self.url = f"http://127.0.0.1:{self.server_port}/mcp"
         self.session = 0
         self.asked: list[str] = []
 
-    def start_anew(self) -> None:
+    def forget_sessions(self) -> None:
         """Know nothing of the sessions there were."""
         self.session += 1
 
@@ -40,9 +40,9 @@ class Old(ThreadingHTTPServer):
         return body | {"result": told}
 
 
-class Handler(BaseHTTPRequestHandler):
+class OldHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: Old
+    server: OldServer
 
     def do_POST(self) -> None:
         message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -75,8 +75,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def old_server(port: int = 0) -> Iterator[Old]:
-    with Old(port) as server:
+def old_server(port: int = 0) -> Iterator[OldServer]:
+    with OldServer(port) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:

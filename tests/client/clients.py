@@ -11,18 +11,18 @@ from crewhall.client import Client
 HERE = Path(__file__).parent
 
 
-def plain(*names: str) -> list[str]:
+def stdio_command(*names: str) -> list[str]:
     """The words that start a server with tools of these names, and with all that it can do besides."""
-    return [sys.executable, "-S", str(HERE / "plain.py"), *names]
+    return [sys.executable, "-S", str(HERE / "stdio_server.py"), *names]
 
 
 @contextmanager
-def alone(*names: str, **options: Any) -> Iterator[Client]:
+def single_server_client(*names: str, **options: Any) -> Iterator[Client]:
     """A client of one such server, called `one`."""
-    with Client({"one": plain(*names)}, **options) as client:
+    with Client({"one": stdio_command(*names)}, **options) as client:
         yield client
 
 
-def has_begun(client: Client) -> bool:
+def is_waiting(client: Client) -> bool:
     """Whether a call of `wait` has come to the server."""
     return "(it waits)" in [notice["method"] for notice in client.call_tool("heard")["notices"]]

@@ -3,7 +3,7 @@
 from crewhall.errors import InvalidInput
 
 
-def broken(wrong: str, text: str, offset: int) -> InvalidInput:
+def syntax_error(wrong: str, text: str, offset: int) -> InvalidInput:
     """The refusal of a text that is not what its client reads, or that has no place for the entry."""
     before = text[:offset]
     line, column = before.count("\n") + 1, offset - before.rfind("\n")

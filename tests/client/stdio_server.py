@@ -20,13 +20,13 @@ def send(**message: Any) -> None:
         print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 
 
-def listed(name: str) -> dict[str, Any]:
+def tool_entry(name: str) -> dict[str, Any]:
     name, _, alias = name.partition("=")
     meta = {"_meta": {"crewhall/aliases": [alias]}} if alias else {}
     return {"name": name, "inputSchema": {"type": "object"}} | meta
 
 
-def structured(body: dict[str, Any]) -> dict[str, Any]:
+def structured_result(body: dict[str, Any]) -> dict[str, Any]:
     return {"content": [], "structuredContent": body}
 
 
@@ -40,7 +40,7 @@ def bring_up(seconds: float) -> int:
     return process.pid
 
 
-def done(name: str, given: dict[str, Any], token: Any) -> dict[str, Any] | None:
+def call_result(name: str, given: dict[str, Any], token: Any) -> dict[str, Any] | None:
     """The result of a call, or nothing when it is not to be answered."""
     if name == "answer":
         return dict(given["result"])
@@ -54,17 +54,17 @@ def done(name: str, given: dict[str, Any], token: Any) -> dict[str, Any] | None:
         print(given.get("words", ""), file=sys.stderr, flush=True)
         os._exit(given["code"])
     elif name == "bring_up":
-        return structured({"pid": bring_up(60)})
+        return structured_result({"pid": bring_up(60)})
     elif name == "heard":
-        return structured({"notices": notices})
+        return structured_result({"notices": notices})
     elif name == "show":
-        return structured({"environment": dict(os.environ), "directory": os.getcwd()})
+        return structured_result({"environment": dict(os.environ), "directory": os.getcwd()})
     elif name == "grow":
         NAMES.append(given["name"])
     elif name == "wait":
         notices.append({"method": "(it waits)"})
         return None
-    return structured({"name": name, "pid": os.getpid()})
+    return structured_result({"name": name, "pid": os.getpid()})
 
 
 def answer(request: dict[str, Any]) -> None:
@@ -76,13 +76,13 @@ def answer(request: dict[str, Any]) -> None:
     elif name == "tools/list" and NAMES != ["no tools"]:
         names, at = (*NAMES, *DOINGS), int(params.get("cursor", 0))
         more = {"nextCursor": str(at + PAGE)} if at + PAGE < len(names) else {}
-        send(id=request["id"], result={"tools": [listed(each) for each in names[at : at + PAGE]], **more})
+        send(id=request["id"], result={"tools": [tool_entry(each) for each in names[at : at + PAGE]], **more})
     elif name != "tools/call":
         send(id=request["id"], error={"code": -32601, "message": "unknown"})
     elif params["name"] == "refuse":
         send(id=request["id"], error=params["arguments"]["error"])
     else:
-        result = done(params["name"], params.get("arguments", {}), params.get("_meta", {}).get("progressToken"))
+        result = call_result(params["name"], params.get("arguments", {}), params.get("_meta", {}).get("progressToken"))
         if result is not None:
             send(id=request["id"], result=result)
 

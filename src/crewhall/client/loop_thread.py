@@ -16,7 +16,9 @@ T = TypeVar("T")
 Work = Callable[[Fleet], Coroutine[Any, Any, T]]
 
 
-class Running:
+class LoopThread:
+    """Runs a fleet in a daemon thread; any thread may submit work to it."""
+
     def __init__(self, make: Callable[[], Fleet]) -> None:
         self._make = make
         self._lock = threading.Lock()
@@ -39,7 +41,7 @@ class Running:
                 self._thread = threading.Thread(target=self._run, name="crewhall-client", daemon=True)
                 self._thread.start()
                 self._has_begun.wait()
-            return asyncio.run_coroutine_threadsafe(self._fleet.tracked(work(self._fleet)), self._loop)
+            return asyncio.run_coroutine_threadsafe(self._fleet.track(work(self._fleet)), self._loop)
 
     def _run(self) -> None:
         loop = asyncio.new_event_loop()

@@ -10,7 +10,7 @@ Alive = Callable[[], list[str]]
 
 
 @contextmanager
-def with_variable() -> Iterator[tuple[dict[str, str], Alive]]:
+def marked_environment() -> Iterator[tuple[dict[str, str], Alive]]:
     """An environment, and the command lines of the processes that run with it now."""
     name = f"TEST_{secrets.token_hex(8)}"
 
