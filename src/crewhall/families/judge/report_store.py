@@ -27,12 +27,12 @@ LOGIN = "it is the hub's user who has to log in, or the hub's environment that n
 TREE_MOVED = "other files of the working tree changed while it was asked"
 
 
-def kept(call: Call, asked: Asked, word: str | None) -> Answered | None:
-    """The answer that is kept under a word."""
-    if word is None:
+def kept(call: Call, asked: Asked, cache_key: str | None) -> Answered | None:
+    """The report that is cached under a key. A cached CRITICAL_HALT pauses its workflow again."""
+    if cache_key is None:
         return None
     with call.hub.store.read() as tx:
-        row = tx.one("judge_report_kept", question=word)
+        row = tx.one("judge_report_kept", question=cache_key)
     if row is None:
         return None
     has_paused = False
@@ -57,7 +57,7 @@ def keep(call: Call, asked: Asked) -> Answered:
         "error": error,
         "detail": detail,
         "ruling": ruling and ruling.model_dump_json(),
-        "question": None if ruling is None or has_moved else asked.word,
+        "question": None if ruling is None or has_moved else asked.cache_key,
         "node": call.settings.node,
         "directory": question.desk.directory,
         "commit_id": asked.tree.commit,

@@ -40,8 +40,8 @@ class Paper:
     digest: str = ""
 
     @property
-    def told(self) -> tuple[str, str, str]:
-        """What decides how it is shown."""
+    def cache_parts(self) -> tuple[str, str, str]:
+        """The parts of a cache key that stand for this file."""
         return self.name, self.note or "", self.digest
 
 

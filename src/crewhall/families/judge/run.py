@@ -65,15 +65,15 @@ def answer(call: Call, make: Make) -> Answered:
 
 def _answered(call: Call, make: Make, question: Question) -> Answered:
     asked = _looked_at(call, make, question)
-    word = None if question.is_fresh else asked.word
-    found = kept(call, asked, word)
+    cache_key = None if question.is_fresh else asked.cache_key
+    found = kept(call, asked, cache_key)
     if found is not None:
         return found
-    with call.hub.judging.turn(word or call.id, call.stop, partial(_tell_place, call)) as has_waited:
+    with call.hub.judging.turn(cache_key or call.id, call.stop, partial(_tell_place, call)) as has_waited:
         if has_waited:  # files may be others by now
             asked = _looked_at(call, make, question)
-            word = None if question.is_fresh else asked.word
-        found = kept(call, asked, word)  # who asked the same before us may have the answer
+            cache_key = None if question.is_fresh else asked.cache_key
+        found = kept(call, asked, cache_key)  # who asked the same before us may have the answer
         if found is not None:
             return found
         return keep(call, _said(call, make, asked))
