@@ -15,7 +15,7 @@ from crewhall.app import Hub, Origin
 from crewhall.errors import Failure
 from crewhall.families.all import registry
 from crewhall.families.judge.menu import AUDIT, CONFLICT, MENU, PROPOSAL, REVIEW, Item
-from crewhall.families.judge.rules_prompt import FENCE, PLACE, Paper, prompt_of, visible
+from crewhall.families.judge.rules_prompt import FENCE, PLACE, InputFile, prompt_of, visible
 from crewhall.identity import OPERATOR
 from tests.conftest import settings_for
 from tests.outside.repos import git
@@ -50,7 +50,7 @@ HOSTILE = [
     "x" * 9_000,
 ]
 TEXT = st.lists(st.sampled_from(HOSTILE) | st.text(max_size=5), max_size=6).map("".join)
-PAPER = st.builds(Paper, TEXT, st.none() | TEXT, st.none() | TEXT)
+INPUT_FILE = st.builds(InputFile, TEXT, st.none() | TEXT, st.none() | TEXT)
 
 
 def instructions(prompt: str) -> list[str]:
@@ -79,8 +79,8 @@ def test_no_line_of_a_template_could_be_taken_for_data(item: Item) -> None:
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_whatever_papers_hold_the_instructions_are_the_templates(item: Item, data: st.DataObject) -> None:
-    papers = {name: data.draw(st.lists(PAPER, max_size=3), name) for name in places(item)}
-    prompt = prompt_of(item.template, papers)
+    inputs = {name: data.draw(st.lists(INPUT_FILE, max_size=3), name) for name in places(item)}
+    prompt = prompt_of(item.template, inputs)
     assert instructions(prompt) == own(item)
     assert prompt.splitlines() == prompt[:-1].split("\n"), "a line ends with \\n, and by nothing else"
     assert prompt.encode().decode() == prompt and prompt[0] in "YA", "no command of the CLI's begins so"
@@ -90,7 +90,7 @@ def test_whatever_papers_hold_the_instructions_are_the_templates(item: Item, dat
 
 
 def test_a_place_is_filled_once_and_never_by_data() -> None:
-    contract, files = Paper("{files}", "{files}\n{contract}\n| {files}"), Paper("a", "the file\n{contract}")
+    contract, files = InputFile("{files}", "{files}\n{contract}\n| {files}"), InputFile("a", "the file\n{contract}")
     prompt = prompt_of(REVIEW.template, {"contract": [contract], "files": [files]})
     assert [line for line in prompt.split("\n") if line.startswith(FENCE)] == [
         "| === {files}, 3 lines",
@@ -109,7 +109,7 @@ def test_no_papers_and_papers_without_a_text_are_told_in_the_fence() -> None:
     prompt = prompt_of(AUDIT.template, {"files": []})
     assert "\n\n| (none)\n\n" in prompt
     prompt = prompt_of(
-        AUDIT.template, {"files": [Paper("a\nb", None, "gone\r\nfar"), Paper("c", None), Paper("d", "")]}
+        AUDIT.template, {"files": [InputFile("a\nb", None, "gone\r\nfar"), InputFile("c", None), InputFile("d", "")]}
     )
     assert "\n| === a b: gone far\n| \n| === c: not shown\n| \n| === d, 0 lines\n| \n" in prompt
 
@@ -260,5 +260,5 @@ def test_what_is_secret_is_neither_asked_nor_kept(asked: Asked) -> None:
 
 
 def test_a_secret_in_a_files_name_is_not_asked_either() -> None:
-    prompt = prompt_of(AUDIT.template, {"files": [Paper("npm_" + "a1" * 18, "x")]})
+    prompt = prompt_of(AUDIT.template, {"files": [InputFile("npm_" + "a1" * 18, "x")]})
     assert "\n| === [secret: npm token, line 1], 1 lines\n" in prompt

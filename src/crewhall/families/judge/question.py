@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from crewhall.app import Call
 from crewhall.errors import Failure
 from crewhall.families.judge.menu import Item
-from crewhall.families.judge.paths import Desk
+from crewhall.families.judge.paths import InputDirectory
 from crewhall.families.judge.report_files import Place
-from crewhall.families.judge.rules_prompt import Paper, prompt_of
+from crewhall.families.judge.rules_prompt import InputFile, prompt_of
 from crewhall.families.project.hostile_git import Ways, asked, ways_at
 from crewhall.families.project.rules_git import Entry, status_in
 from crewhall.outside.claude import Cli, Said, manner
@@ -42,15 +42,15 @@ class Tree:
 
 @dataclass(frozen=True)
 class Question:
-    """Something from the menu, asked about papers on a desk; `subject` is what a list calls it.
+    """An item of the menu with its input files; `subject` is what a list calls it.
 
     `workflow_id` is there if its contract names one, or a task of the hall; `place` is where its reports go, and what
     lies there is no part of the question.
     """
 
     item: Item
-    desk: Desk
-    papers: Mapping[str, Sequence[Paper]] = field(repr=False)
+    directory: InputDirectory
+    inputs: Mapping[str, Sequence[InputFile]] = field(repr=False)
     subject: str
     seconds: int
     workflow_id: str | None = None
@@ -63,23 +63,21 @@ class Question:
 
     @property
     def hidden(self) -> list[str]:
-        """The papers that the prompt only names, and why."""
-        papers = (paper for each in self.papers.values() for paper in each)
-        return [f"{paper.name[:200]}: {paper.note}" for paper in papers if paper.text is None]
+        """The input files that the prompt only names, and why."""
+        inputs = (file for each in self.inputs.values() for file in each)
+        return [f"{file.name[:200]}: {file.note}" for file in inputs if file.text is None]
 
     @property
     def prompt(self) -> str:
-        return prompt_of(self.item.template, self.papers)
+        return prompt_of(self.item.template, self.inputs)
 
     def cache_key(self, cli: Cli, tree: Tree) -> str | None:
         """The key under which the answer may be cached; None when the tree's state is unknown.
 
         The CLI's command and model and the directory it may read are parts of it.
         """
-        inputs = [
-            part for name, papers in self.papers.items() for paper in papers for part in (name, *paper.cache_parts)
-        ]
-        return _cache_key(tree, self.item.template, *manner(cli), self.desk.inside, *inputs)
+        parts = [part for name, inputs in self.inputs.items() for file in inputs for part in (name, *file.cache_parts)]
+        return _cache_key(tree, self.item.template, *manner(cli), self.directory.inside, *parts)
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class Asked:
-    """A question with the tree as it was just before its papers were read, and what Claude said to it."""
+    """A question with the tree as it was just before its input files were read, and what Claude said to it."""
 
     question: Question
     tree: Tree
@@ -112,10 +110,10 @@ class Asked:
         return self.question.cache_key(self.cli, self.tree)
 
 
-def tree_at(call: Call, desk: Desk) -> Tree:
+def tree_at(call: Call, directory: InputDirectory) -> Tree:
     """The tree as it is now. The judge's own reports don't count, wherever they are."""
     try:
-        ways = ways_at(call, desk.root)
+        ways = ways_at(call, directory.root)
         status = status_in(asked(call, ways, (*CLOSELY, *STATUS)))
         is_blind = ways.off or _is_blind(asked(call, ways, LS_FILES))
     except Failure:  # no git here, or one that can't be asked

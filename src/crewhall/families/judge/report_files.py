@@ -15,7 +15,7 @@ from functools import partial
 
 from crewhall.app import Call
 from crewhall.errors import Failure, InvalidState
-from crewhall.families.judge.paths import Desk
+from crewhall.families.judge.paths import InputDirectory
 from crewhall.families.judge.rules_report import JSON, MD
 from crewhall.families.project.rules_file import refuse_secret_name
 from crewhall.outside.files import opened
@@ -29,7 +29,7 @@ WRITTEN: Counter[str] = Counter()  # how often, by directory, since this process
 class Place:
     """A directory for reports: as its caller named it, and its path from the root."""
 
-    desk: Desk
+    parent: InputDirectory
     named: str
     path: str
 
@@ -40,21 +40,21 @@ class Place:
 
     @property
     def directory(self) -> str:
-        return os.path.join(self.desk.root, self.path)
+        return os.path.join(self.parent.root, self.path)
 
     def told(self, name: str) -> str:
         """A file's path in its caller's words."""
         return os.path.join(self.named, name)
 
 
-def place_for(call: Call, desk: Desk, report_dir: str) -> Place:
+def place_for(call: Call, directory: InputDirectory, report_dir: str) -> Place:
     """The directory for a review's reports, which is made if need be.
 
     Raises PathOutsideRoot, Forbidden for what is git's own, and what else the sandbox raises.
     """
     fit = partial(refuse_secret_name, allow=call.settings["project.allow"])
-    with opened(desk.root) as top, made(top, desk.path(report_dir), fit) as found:
-        return Place(desk, report_dir, found.path)
+    with opened(directory.root) as top, made(top, directory.resolve(report_dir), fit) as found:
+        return Place(directory, report_dir, found.path)
 
 
 @contextlib.contextmanager
@@ -80,7 +80,7 @@ def empty_during(place: Place) -> Iterator[None]:
 
 def _clear(place: Place) -> bool:
     """Take the reports away that are there; False when one of them can't be removed."""
-    with contextlib.suppress(Failure), opened(place.desk.root) as top, top.directory(place.path) as found:
+    with contextlib.suppress(Failure), opened(place.parent.root) as top, top.directory(place.path) as found:
         gone = [take_away(found, name) for name in (MD, JSON)]
         return all(gone)
     return True
@@ -91,7 +91,7 @@ def write(place: Place, files: Mapping[str, bytes]) -> str | None:
     with WRITING:
         WRITTEN[place.directory] += 1
         try:
-            with opened(place.desk.root) as top, top.directory(place.path) as found:
+            with opened(place.parent.root) as top, top.directory(place.path) as found:
                 for name, data in files.items():
                     put(found, name, data)
         except Failure as failure:

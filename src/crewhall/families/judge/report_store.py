@@ -59,7 +59,7 @@ def keep(call: Call, asked: Asked) -> Answered:
         "ruling": ruling and ruling.model_dump_json(),
         "question": None if ruling is None or has_moved else asked.cache_key,
         "node": call.settings.node,
-        "directory": question.desk.directory,
+        "directory": question.directory.path,
         "commit_id": asked.tree.commit,
         "model": asked.cli.model or None,
         "input_tokens": usage.input_tokens,

@@ -81,7 +81,7 @@ def _answered(call: Call, make: Make, question: Question) -> Answered:
 
 def _looked_at(call: Call, make: Make, question: Question) -> Asked:
     """The question as it is now. The tree is looked at first: what changes meanwhile is seen to have changed."""
-    tree = tree_at(call, question.desk)
+    tree = tree_at(call, question.directory)
     return Asked(make(), tree, cli_of(call, question))
 
 
@@ -89,19 +89,19 @@ def _said(call: Call, make: Make, asked: Asked) -> Asked:
     """What Claude said, and whether it was about what is there by now."""
     said = _ask(call, asked.cli, asked.question)
     try:
-        has_moved = make().papers != asked.question.papers
+        has_moved = make().inputs != asked.question.inputs
     except Failure:  # the contract is gone, or another
         call.stop.check()
         has_moved = True
-    tree = tree_at(call, asked.question.desk)
+    tree = tree_at(call, asked.question.directory)
     return replace(asked, said=said, has_moved=has_moved, has_tree_moved=tree != asked.tree)
 
 
 def _ask(call: Call, cli: Cli, question: Question) -> Said:
     """Ask Claude, in that very directory. A report that the CLI wrote by itself, also too late, is nobody's word."""
     place = nullcontext() if question.place is None else empty_during(question.place)
-    with place, opened(question.desk.root) as top, top.directory(question.desk.inside) as found:
-        telling, where = Telling(call, question.seconds), way_to(found, question.desk.directory)
+    with place, opened(question.directory.root) as top, top.directory(question.directory.inside) as found:
+        telling, where = Telling(call, question.seconds), way_to(found, question.directory.path)
         return ask(cli, question.prompt, cwd=where, seconds=question.seconds, stop=telling)
 
 
@@ -116,11 +116,11 @@ def _refuse_odd(question: Question) -> None:
 
     Nor may a report take the place of what it is about.
     """
-    directory = question.desk.directory
+    directory = question.directory.path
     shown = visible(directory)
     if shown != [directory]:
         raise InvalidInput(f"the directory '{' '.join(shown)}' has an odd name", hint="Rename it, or name another.")
-    if both := question.own & {paper.name for paper in chain(*question.papers.values())}:
+    if both := question.own & {file.name for file in chain(*question.inputs.values())}:
         raise InvalidInput(f"'{min(both)}' is where the report goes", hint="Name another report_dir, or another file.")
 
 

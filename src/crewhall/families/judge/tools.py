@@ -38,7 +38,7 @@ from crewhall.families.judge.model import (
     Word,
     points,
 )
-from crewhall.families.judge.paths import desk_for, read, shown
+from crewhall.families.judge.paths import input_directory, input_files, read
 from crewhall.families.judge.question import Answered, Question
 from crewhall.families.judge.report_files import place_for
 from crewhall.families.judge.report_store import TIMED_OUT
@@ -77,13 +77,13 @@ def claude_judge_review(
 
     Writes JUDGE_REPORT.md and JUDGE_REPORT.json. A CRITICAL_HALT pauses the contract's workflow.
     """
-    desk = desk_for(call, contract_path)
+    directory = input_directory(call, contract_path)
 
     def question() -> Question:
-        contract, paper = contract_at(call, desk, contract_path)
-        papers = {"contract": [paper], "files": shown(call, desk, contract.changed_files, may_be_gone=True)}
-        workflow_id, place = workflow_of(call, contract), place_for(call, desk, report_dir)
-        return Question(REVIEW, desk, papers, contract.task_id, timeout_seconds, workflow_id, fresh, place)
+        contract, file = contract_at(call, directory, contract_path)
+        inputs = {"contract": [file], "files": input_files(call, directory, contract.changed_files, may_be_gone=True)}
+        workflow_id, place = workflow_of(call, contract), place_for(call, directory, report_dir)
+        return Question(REVIEW, directory, inputs, contract.task_id, timeout_seconds, workflow_id, fresh, place)
 
     return _review(answer(call, question))
 
@@ -120,11 +120,11 @@ def claude_validate_proposal(
     fresh: Fresh = False,
 ) -> Validated:
     """Have Claude check whether a proposal is complete and can be acted on."""
-    desk = desk_for(call, proposal_path)
+    directory = input_directory(call, proposal_path)
 
     def question() -> Question:
-        paper = read(call, desk, proposal_path)
-        return Question(PROPOSAL, desk, {"proposal": [paper]}, paper.name[:SUBJECT], timeout_seconds, is_fresh=fresh)
+        file = read(call, directory, proposal_path)
+        return Question(PROPOSAL, directory, {"proposal": [file]}, file.name[:SUBJECT], timeout_seconds, is_fresh=fresh)
 
     answered = answer(call, question)
     found = _ruling(answered, Validation)
@@ -142,12 +142,12 @@ def claude_security_audit(
     fresh: Fresh = False,
 ) -> Audited:
     """Have Claude audit files for security vulnerabilities."""
-    desk = desk_for(call, working_directory).below(call, working_directory)
+    directory = input_directory(call, working_directory).below(call, working_directory)
 
     def question() -> Question:
-        papers = shown(call, desk, files, may_be_gone=False)
-        subject = ", ".join(paper.name for paper in papers)[:SUBJECT]
-        return Question(AUDIT, desk, {"files": papers}, subject, timeout_seconds, is_fresh=fresh)
+        inputs = input_files(call, directory, files, may_be_gone=False)
+        subject = ", ".join(file.name for file in inputs)[:SUBJECT]
+        return Question(AUDIT, directory, {"files": inputs}, subject, timeout_seconds, is_fresh=fresh)
 
     answered = answer(call, question)
     found = _ruling(answered, Audit)
@@ -171,18 +171,18 @@ def claude_resolve_conflict(
     fresh: Fresh = False,
 ) -> Decided:
     """Have Claude decide, with fresh eyes, between a judge's report and the rebuttal to it."""
-    desk = desk_for(call, contract_path)
+    directory = input_directory(call, contract_path)
 
     def question() -> Question:
-        contract, paper = contract_at(call, desk, contract_path)
-        papers = {
-            "contract": [paper],
-            "files": shown(call, desk, contract.changed_files, may_be_gone=True),
-            "report": [read(call, desk, judge_report_path)],
-            "rebuttal": [read(call, desk, rebuttal_path)],
+        contract, file = contract_at(call, directory, contract_path)
+        inputs = {
+            "contract": [file],
+            "files": input_files(call, directory, contract.changed_files, may_be_gone=True),
+            "report": [read(call, directory, judge_report_path)],
+            "rebuttal": [read(call, directory, rebuttal_path)],
         }
         workflow_id = workflow_of(call, contract)
-        return Question(CONFLICT, desk, papers, contract.task_id, timeout_seconds, workflow_id, fresh)
+        return Question(CONFLICT, directory, inputs, contract.task_id, timeout_seconds, workflow_id, fresh)
 
     answered = answer(call, question)
     found = _ruling(answered, Decision)
