@@ -17,7 +17,7 @@ from crewhall.app import Call
 from crewhall.errors import Failure
 from crewhall.families.judge.menu import Item
 from crewhall.families.judge.paths import InputDirectory
-from crewhall.families.judge.report_files import Place
+from crewhall.families.judge.report_files import ReportDirectory
 from crewhall.families.judge.rules_prompt import InputFile, prompt_of
 from crewhall.families.project.hostile_git import Ways, asked, ways_at
 from crewhall.families.project.rules_git import Entry, status_in
@@ -44,8 +44,8 @@ class Tree:
 class Question:
     """An item of the menu with its input files; `subject` is what a list calls it.
 
-    `workflow_id` is there if its contract names one, or a task of the hall; `place` is where its reports go, and what
-    lies there is no part of the question.
+    `workflow_id` is there if its contract names one, or a task of the hall; `reports` is where its reports go, and
+    the files there are no part of the question.
     """
 
     item: Item
@@ -55,11 +55,11 @@ class Question:
     seconds: int
     workflow_id: str | None = None
     is_fresh: bool = False
-    place: Place | None = None
+    reports: ReportDirectory | None = None
 
     @property
-    def own(self) -> frozenset[str]:
-        return frozenset() if self.place is None else self.place.own
+    def report_paths(self) -> frozenset[str]:
+        return frozenset() if self.reports is None else self.reports.report_paths
 
     @property
     def hidden(self) -> list[str]:

@@ -58,9 +58,9 @@ def answer(call: Call, make: Make) -> Answered:
     program(cli_of(call, question))
     _refuse_odd(question)
     answered = _answered(call, make, question)
-    if question.place is None or answered.row["ruling"] is None:
+    if question.reports is None or answered.row["ruling"] is None:
         return answered
-    return replace(answered, problem=write(question.place, report_files(answered.row)))
+    return replace(answered, problem=write(question.reports, report_files(answered.row)))
 
 
 def _answered(call: Call, make: Make, question: Question) -> Answered:
@@ -99,8 +99,8 @@ def _said(call: Call, make: Make, asked: Asked) -> Asked:
 
 def _ask(call: Call, cli: Cli, question: Question) -> Said:
     """Ask Claude, in that very directory. A report that the CLI wrote by itself, also too late, is nobody's word."""
-    place = nullcontext() if question.place is None else empty_during(question.place)
-    with place, opened(question.directory.root) as top, top.directory(question.directory.inside) as found:
+    reports = nullcontext() if question.reports is None else empty_during(question.reports)
+    with reports, opened(question.directory.root) as top, top.directory(question.directory.inside) as found:
         telling, where = Telling(call, question.seconds), way_to(found, question.directory.path)
         return ask(cli, question.prompt, cwd=where, seconds=question.seconds, stop=telling)
 
@@ -120,9 +120,9 @@ def _refuse_odd(question: Question) -> None:
     shown = visible(directory)
     if shown != [directory]:
         raise InvalidInput(f"the directory '{' '.join(shown)}' has an odd name", hint="Rename it, or name another.")
-    if both := question.own & {file.name for file in chain(*question.inputs.values())}:
+    if both := question.report_paths & {file.name for file in chain(*question.inputs.values())}:
         raise InvalidInput(f"'{min(both)}' is where the report goes", hint="Name another report_dir, or another file.")
 
 
-def _tell_place(call: Call, place: str, waited: float) -> None:
-    call.progress(waited, None, place)
+def _tell_place(call: Call, position: str, waited: float) -> None:
+    call.progress(waited, None, position)

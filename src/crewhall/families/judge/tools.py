@@ -40,7 +40,7 @@ from crewhall.families.judge.model import (
 )
 from crewhall.families.judge.paths import input_directory, input_files, read
 from crewhall.families.judge.question import Answered, Question
-from crewhall.families.judge.report_files import place_for
+from crewhall.families.judge.report_files import report_directory
 from crewhall.families.judge.report_store import TIMED_OUT
 from crewhall.families.judge.rules_report import JSON, MD, markdown
 from crewhall.families.judge.run import answer, cli_of
@@ -82,16 +82,16 @@ def claude_judge_review(
     def question() -> Question:
         contract, file = contract_at(call, directory, contract_path)
         inputs = {"contract": [file], "files": input_files(call, directory, contract.changed_files, may_be_gone=True)}
-        workflow_id, place = workflow_of(call, contract), place_for(call, directory, report_dir)
-        return Question(REVIEW, directory, inputs, contract.task_id, timeout_seconds, workflow_id, fresh, place)
+        workflow_id, reports = workflow_of(call, contract), report_directory(call, directory, report_dir)
+        return Question(REVIEW, directory, inputs, contract.task_id, timeout_seconds, workflow_id, fresh, reports)
 
     return _review(answer(call, question))
 
 
 def _review(answered: Answered) -> Review:
     """A review's result."""
-    place, verdict = answered.question.place, _ruling(answered, Verdict)
-    assert place is not None
+    reports, verdict = answered.question.reports, _ruling(answered, Verdict)
+    assert reports is not None
     if verdict is None:
         told: dict[str, Any] = dict.fromkeys(VERDICT) | {"blocking_issues": []} | _outcome(answered)
     else:
@@ -101,8 +101,8 @@ def _review(answered: Answered) -> Review:
             "blocking_issues_count": len(verdict.blocking_issues),
             "blocking_issues": points(verdict.blocking_issues),
             "summary": verdict.summary,
-            "report_md_path": None if answered.problem else place.told(MD),
-            "report_json_path": None if answered.problem else place.told(JSON),
+            "report_md_path": None if answered.problem else reports.given_path(MD),
+            "report_json_path": None if answered.problem else reports.given_path(JSON),
         }
     hidden = answered.question.hidden
     told["not_shown"] = hidden[:NOT_SHOWN] + [f"and {len(hidden) - NOT_SHOWN} more"] * (len(hidden) > NOT_SHOWN)
