@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crewhall.families.judge.model import FINDINGS, LETTERS, Audit, Decision, Ruling, Validation, Verdict
-from crewhall.families.judge.rules_answer import LONGEST, Unreadable, ruling_in
+from crewhall.families.judge.model import FINDING_CHARACTERS, FINDINGS, Audit, Decision, Ruling, Validation, Verdict
+from crewhall.families.judge.rules_answer import LONGEST, UnreadableAnswer, ruling_in
 from crewhall.outside.strict_json import strict_json
 from tests.sizes import size
 
@@ -24,7 +24,7 @@ def heard(text: str, shape: type[Ruling] = Verdict, task_id: str = "T-1") -> Rul
 
 
 def why(text: str, shape: type[Ruling] = Verdict) -> str:
-    with pytest.raises(Unreadable) as refused:
+    with pytest.raises(UnreadableAnswer) as refused:
         heard(text, shape)
     return str(refused.value)
 
@@ -74,7 +74,7 @@ NONE = {
     "issues as numbers": (json.dumps(FAIL | {"blocking_issues": [1]}), "blocking_issues.0"),
     "an empty issue": (json.dumps(FAIL | {"blocking_issues": [""]}), "blocking_issues.0.issue"),
     "too many issues": (json.dumps(FAIL | {"blocking_issues": ["x"] * (FINDINGS + 1)}), "blocking_issues"),
-    "too long a summary": (json.dumps(PASS | {"summary": "x" * (LETTERS + 1)}), "summary"),
+    "too long a summary": (json.dumps(PASS | {"summary": "x" * (FINDING_CHARACTERS + 1)}), "summary"),
     "half a letter": (json.dumps(PASS | {"summary": "\ud800"}), "summary"),
     "a name twice": (SAYS_FAIL[:-1] + ', "verdict": "PASS"}', "is no JSON object"),
     "a name twice, deep": (SAYS_PASS[:-1] + ', "more": {"a": 1, "a": 2}}', "is no JSON object"),
@@ -210,7 +210,7 @@ TEXT = st.lists(ATOM | st.sampled_from(PIECES) | st.text(max_size=4), max_size=9
 def test_whatever_is_said_a_ruling_is_literally_in_it(text: str) -> None:
     try:
         ruling = heard(text)
-    except Unreadable as refused:
+    except UnreadableAnswer as refused:
         assert str(refused)
         return
     starts = [start for start, letter in enumerate(text) if letter == "{"]
@@ -238,7 +238,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 def test_nothing_but_a_whole_pass_is_a_pass(told: dict[str, Any]) -> None:
     try:
         word = heard(json.dumps(told)).word
-    except Unreadable:
+    except UnreadableAnswer:
         word = None
     wanted = {"task_id": "T-1", "verdict": "PASS", "blocking_issues": []}
     assert (word == "PASS") == (wanted.items() <= told.items() and told.get("summary", "") is not None)

@@ -81,27 +81,27 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Answered:
-    """A report's row, what it answers, whether it was kept from before, and whether a workflow was paused by it.
+class ReviewResult:
+    """A report's row, its question, whether it came from the cache, and whether it paused a workflow.
 
     `problem` says why its files could not be written.
     """
 
     row: Row
     question: Question
-    is_kept: bool = False
+    is_cached: bool = False
     has_paused: bool = False
     problem: str | None = None
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A question with the tree as it was just before its input files were read, and what Claude said to it."""
+class ReviewRun:
+    """A question, the tree just before its input files were read, and Claude's reply."""
 
     question: Question
     tree: Tree
     cli: Cli
-    said: Said = field(default_factory=lambda: Said(None))
+    reply: Said = field(default_factory=lambda: Said(None))
     has_moved: bool = False  # files that the prompt names
     has_tree_moved: bool = False
 

@@ -55,8 +55,8 @@ def prompt_of(template: str, inputs: Mapping[str, Sequence[InputFile]]) -> str:
 
 
 def _fenced_lines(inputs: Sequence[InputFile]) -> list[str]:
-    shown = [line for file in inputs for line in _file_lines(file)] or ["(none)"]
-    return [f"{FENCE}{line}" for line in shown]
+    lines = [line for file in inputs for line in _file_lines(file)] or ["(none)"]
+    return [f"{FENCE}{line}" for line in lines]
 
 
 def _file_lines(file: InputFile) -> list[str]:
@@ -71,4 +71,4 @@ def _file_lines(file: InputFile) -> list[str]:
 def visible(text: str) -> list[str]:
     """A text's lines, as git and editors count them; every letter can be seen."""
     lines = KEYWORD.sub(r"\1-\2", text).replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
-    return [UNSEEN.sub(lambda letter: f"<U+{ord(letter[0]):04X}>", line) for line in lines]
+    return [UNSEEN.sub(lambda character: f"<U+{ord(character[0]):04X}>", line) for line in lines]

@@ -39,7 +39,7 @@ from crewhall.families.judge.model import (
     points,
 )
 from crewhall.families.judge.paths import input_directory, input_files, read
-from crewhall.families.judge.question import Answered, Question
+from crewhall.families.judge.question import Question, ReviewResult
 from crewhall.families.judge.report_files import report_directory
 from crewhall.families.judge.report_store import TIMED_OUT
 from crewhall.families.judge.rules_report import JSON, MD, markdown
@@ -49,8 +49,8 @@ from crewhall.families.work.texts import cut
 from crewhall.outside.claude import version
 
 COORDINATORS: dict[str, Any] = {"who": ("operator", "coordinator"), "profiles": ("coordinator",)}  # seed 004 §4
-SUBJECT = 300  # letters of what a list calls a report
-REASONING = 10_000  # letters that a result repeats; the report has all
+SUBJECT = 300  # characters of what a list calls a report
+REASONING = 10_000  # characters that a result repeats; the report has all
 TEXT_BYTES = 12_000
 NOT_SHOWN = 20
 VERDICT = ("verdict", "blocking_issues_count", "summary", "report_md_path", "report_json_path")
@@ -88,26 +88,26 @@ def claude_judge_review(
     return _review(answer(call, question))
 
 
-def _review(answered: Answered) -> Review:
+def _review(result: ReviewResult) -> Review:
     """A review's result."""
-    reports, verdict = answered.question.reports, _ruling(answered, Verdict)
+    reports, verdict = result.question.reports, _ruling(result, Verdict)
     assert reports is not None
     if verdict is None:
-        told: dict[str, Any] = dict.fromkeys(VERDICT) | {"blocking_issues": []} | _outcome(answered)
+        fields: dict[str, Any] = dict.fromkeys(VERDICT) | {"blocking_issues": []} | _outcome(result)
     else:
-        told = {
-            **_outcome(answered),
+        fields = {
+            **_outcome(result),
             "verdict": verdict.verdict,
             "blocking_issues_count": len(verdict.blocking_issues),
             "blocking_issues": points(verdict.blocking_issues),
             "summary": verdict.summary,
-            "report_md_path": None if answered.problem else reports.given_path(MD),
-            "report_json_path": None if answered.problem else reports.given_path(JSON),
+            "report_md_path": None if result.problem else reports.given_path(MD),
+            "report_json_path": None if result.problem else reports.given_path(JSON),
         }
-    hidden = answered.question.hidden
-    told["not_shown"] = hidden[:NOT_SHOWN] + [f"and {len(hidden) - NOT_SHOWN} more"] * (len(hidden) > NOT_SHOWN)
-    told |= {"task_id": answered.question.subject, "workflow_id": answered.question.workflow_id}
-    return Review(**told, workflow_paused=answered.has_paused)
+    hidden = result.question.hidden
+    fields["not_shown"] = hidden[:NOT_SHOWN] + [f"and {len(hidden) - NOT_SHOWN} more"] * (len(hidden) > NOT_SHOWN)
+    fields |= {"task_id": result.question.subject, "workflow_id": result.question.workflow_id}
+    return Review(**fields, workflow_paused=result.has_paused)
 
 
 @judge.tool(
@@ -126,10 +126,12 @@ def claude_validate_proposal(
         file = read(call, directory, proposal_path)
         return Question(PROPOSAL, directory, {"proposal": [file]}, file.name[:SUBJECT], timeout_seconds, is_fresh=fresh)
 
-    answered = answer(call, question)
-    found = _ruling(answered, Validation)
+    result = answer(call, question)
+    validation = _ruling(result, Validation)
     return Validated(
-        **_outcome(answered), valid=None if found is None else found.valid, issues=points(found.issues) if found else []
+        **_outcome(result),
+        valid=None if validation is None else validation.valid,
+        issues=points(validation.issues) if validation else [],
     )
 
 
@@ -149,13 +151,13 @@ def claude_security_audit(
         subject = ", ".join(file.name for file in inputs)[:SUBJECT]
         return Question(AUDIT, directory, {"files": inputs}, subject, timeout_seconds, is_fresh=fresh)
 
-    answered = answer(call, question)
-    found = _ruling(answered, Audit)
+    result = answer(call, question)
+    audit = _ruling(result, Audit)
     return Audited(
-        **_outcome(answered),
-        findings=points(found.findings, AuditPoint) if found else [],
-        findings_count=None if found is None else len(found.findings),
-        summary=found.summary if found else None,
+        **_outcome(result),
+        findings=points(audit.findings, AuditPoint) if audit else [],
+        findings_count=None if audit is None else len(audit.findings),
+        summary=audit.summary if audit else None,
     )
 
 
@@ -184,26 +186,26 @@ def claude_resolve_conflict(
         workflow_id = workflow_of(call, contract)
         return Question(CONFLICT, directory, inputs, contract.task_id, timeout_seconds, workflow_id, fresh)
 
-    answered = answer(call, question)
-    found = _ruling(answered, Decision)
-    if found is None:
-        return Decided(**_outcome(answered), side=None, reasoning=None)
-    return Decided(**_outcome(answered), side=found.side, reasoning=found.reasoning[:REASONING])
+    result = answer(call, question)
+    decision = _ruling(result, Decision)
+    if decision is None:
+        return Decided(**_outcome(result), side=None, reasoning=None)
+    return Decided(**_outcome(result), side=decision.side, reasoning=decision.reasoning[:REASONING])
 
 
 @judge.tool("claude_health", command="judge health", long=True, **COORDINATORS)
 def claude_health(call: Call) -> Health:
     """Whether the Claude CLI is there and answers, and how long the line before it is."""
-    cli, told, error = cli_of(call), None, None
+    cli, reported, error = cli_of(call), None, None
     try:
-        told = version(cli, "/", call.stop)
+        reported = version(cli, "/", call.stop)
     except (Unavailable, InvalidState) as failure:
         call.stop.check()
         error = f"{failure.message}. {failure.hint}"
     running, waiting = call.hub.judging.standing
     return Health(
         available=error is None,
-        version=told,
+        version=reported,
         error=error,
         model=cli.model or None,
         running=running,
@@ -223,10 +225,10 @@ def judge_report_list(
     offset: Offset = 0,
 ) -> Reports:
     """What the judge was asked, the newest first, and what it took in tokens and money."""
-    chosen = {"workflow_id": workflow_id, "subject": task_id, "kind": kind, "verdict": verdict}
+    filters = {"workflow_id": workflow_id, "subject": task_id, "kind": kind, "verdict": verdict}
     with call.begin() as tx:
-        rows = tx.all("judge_reports", limit=limit, offset=offset, **chosen)
-        spent = tx.one("judge_spent", **chosen)
+        rows = tx.all("judge_reports", limit=limit, offset=offset, **filters)
+        spent = tx.one("judge_spent", **filters)
     assert spent is not None
     reports, following = page([ReportRow.from_row(row) for row in rows], spent["reports"], offset)
     return Reports(reports=reports, spent=Spent(**spent), next_offset=following)
@@ -247,8 +249,8 @@ def judge_report_get(
     row = call.one("judge_report_get", id=id)
     if row is None:
         raise NotFound(f"there is no report '{id}'", hint="judge_report_list shows those there are.")
-    told = markdown(row)
-    piece = cut({"text": told[offset:]}, ("text",), (), each=TEXT_BYTES)["text"]
+    text = markdown(row)
+    piece = cut({"text": text[offset:]}, ("text",), (), each=TEXT_BYTES)["text"]
     end = offset + len(piece)
     ruling = row["ruling"] if row["ruling"] and len(row["ruling"].encode()) <= TEXT_BYTES else None
     return Report(
@@ -257,27 +259,27 @@ def judge_report_get(
         directory=row["directory"],
         ruling=ruling and from_json(ruling),
         text=piece,
-        next_offset=end if end < len(told) else None,
+        next_offset=end if end < len(text) else None,
     )
 
 
-def _ruling(answered: Answered, shape: type[RulingT]) -> RulingT | None:
-    told = answered.row["ruling"]
-    return None if told is None else shape.model_validate_json(told)
+def _ruling(result: ReviewResult, shape: type[RulingT]) -> RulingT | None:
+    ruling = result.row["ruling"]
+    return None if ruling is None else shape.model_validate_json(ruling)
 
 
-def _outcome(answered: Answered) -> dict[str, Any]:
-    """What every result of the menu tells. A report that was kept costs nothing more."""
-    row, is_kept = answered.row, answered.is_kept
+def _outcome(result: ReviewResult) -> dict[str, Any]:
+    """The fields that every result of the menu has. A cached report costs nothing more."""
+    row, is_cached = result.row, result.is_cached
     return {
         "success": row["ruling"] is not None,
         "error": row["error"],
         "timed_out": row["error"] == TIMED_OUT,
-        "detail": answered.problem or row["detail"],
+        "detail": result.problem or row["detail"],
         "report_id": row["id"],
-        "cached": is_kept,
-        "duration_ms": 0 if is_kept else row["duration_ms"],
-        "input_tokens": 0 if is_kept else row["input_tokens"],
-        "output_tokens": 0 if is_kept else row["output_tokens"],
-        "cost_usd": 0.0 if is_kept else row["cost_usd"],
+        "cached": is_cached,
+        "duration_ms": 0 if is_cached else row["duration_ms"],
+        "input_tokens": 0 if is_cached else row["input_tokens"],
+        "output_tokens": 0 if is_cached else row["output_tokens"],
+        "cost_usd": 0.0 if is_cached else row["cost_usd"],
     }
