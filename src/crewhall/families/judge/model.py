@@ -202,7 +202,7 @@ class AuditPoint(Point):
     severity: Severity
 
 
-class Review(Outcome):
+class ReviewOutcome(Outcome):
     verdict: VerdictWord | None
     blocking_issues_count: int | None
     blocking_issues: list[Point] = Field(description="As many as fit; the report has all.")
@@ -215,23 +215,23 @@ class Review(Outcome):
     not_shown: list[str] = Field(description="Changed files that the prompt did not show, and why; some at the most.")
 
 
-class Validated(Outcome):
+class ValidationOutcome(Outcome):
     valid: bool | None
     issues: list[Point]
 
 
-class Audited(Outcome):
+class AuditOutcome(Outcome):
     findings: list[AuditPoint]
     findings_count: int | None
     summary: str | None
 
 
-class Decided(Outcome):
+class DecisionOutcome(Outcome):
     side: Side | None
     reasoning: str | None
 
 
-class Health(Result):
+class JudgeHealth(Result):
     available: bool
     version: str | None
     error: str | None
@@ -268,7 +268,7 @@ def _money(raw: float) -> float:
     return round(raw, 6)
 
 
-class Spent(Result):
+class Spending(Result):
     """What all of them took together."""
 
     reports: int
@@ -279,7 +279,7 @@ class Spent(Result):
 
 class Reports(Result):
     reports: list[ReportRow]
-    spent: Spent
+    spent: Spending
     next_offset: int | None
 
 

@@ -33,7 +33,7 @@ CHANGED, CHANGED_BYTES = 2_000, 64 * 1024 * 1024  # files and bytes that are loo
 
 
 @dataclass(frozen=True)
-class Tree:
+class TreeState:
     """A working tree as it is: its HEAD, and a digest of all that git sees there; None where that can't be told."""
 
     commit: str | None = None
@@ -41,7 +41,7 @@ class Tree:
 
 
 @dataclass(frozen=True)
-class Question:
+class MenuQuestion:
     """An item of the menu with its input files; `subject` is what a list calls it.
 
     `workflow_id` is there if its contract names one, or a task of the hall; `reports` is where its reports go, and
@@ -71,7 +71,7 @@ class Question:
     def prompt(self) -> str:
         return prompt_of(self.item.template, self.inputs)
 
-    def cache_key(self, cli: Cli, tree: Tree) -> str | None:
+    def cache_key(self, cli: Cli, tree: TreeState) -> str | None:
         """The key under which the answer may be cached; None when the tree's state is unknown.
 
         The CLI's command and model and the directory it may read are parts of it.
@@ -88,7 +88,7 @@ class ReviewResult:
     """
 
     row: Row
-    question: Question
+    question: MenuQuestion
     is_cached: bool = False
     has_paused: bool = False
     problem: str | None = None
@@ -98,8 +98,8 @@ class ReviewResult:
 class ReviewRun:
     """A question, the tree just before its input files were read, and Claude's reply."""
 
-    question: Question
-    tree: Tree
+    question: MenuQuestion
+    tree: TreeState
     cli: Cli
     reply: Said = field(default_factory=lambda: Said(None))
     has_moved: bool = False  # files that the prompt names
@@ -110,7 +110,7 @@ class ReviewRun:
         return self.question.cache_key(self.cli, self.tree)
 
 
-def tree_at(call: Call, directory: InputDirectory) -> Tree:
+def tree_at(call: Call, directory: InputDirectory) -> TreeState:
     """The tree as it is now. The judge's own reports don't count, wherever they are."""
     try:
         ways = ways_at(call, directory.root)
@@ -118,11 +118,11 @@ def tree_at(call: Call, directory: InputDirectory) -> Tree:
         is_blind = ways.off or _is_blind(asked(call, ways, LS_FILES))
     except Failure:  # no git here, or one that can't be asked
         call.stop.check()
-        return Tree()
+        return TreeState()
     entries = [entry for entry in status.entries if not OURS.search(entry.path)]
     if is_blind or len(entries) > CHANGED:
-        return Tree(status.head)
-    return Tree(status.head, _digest(call, ways, status.head, entries))
+        return TreeState(status.head)
+    return TreeState(status.head, _digest(call, ways, status.head, entries))
 
 
 def _is_blind(listing: bytes) -> bool:
@@ -131,7 +131,7 @@ def _is_blind(listing: bytes) -> bool:
     return any(not record.startswith((b"H ", b"M ")) or record[2:].startswith(b"160000 ") for record in records)
 
 
-def _cache_key(tree: Tree, *parts: str) -> str | None:
+def _cache_key(tree: TreeState, *parts: str) -> str | None:
     """A digest of the tree and all parts; None when the tree's state is unknown."""
     if tree.digest is None:
         return None

@@ -16,7 +16,7 @@ from itertools import chain
 
 from crewhall.app import Call
 from crewhall.errors import Failure, InvalidInput
-from crewhall.families.judge.question import Question, ReviewResult, ReviewRun, tree_at
+from crewhall.families.judge.question import MenuQuestion, ReviewResult, ReviewRun, tree_at
 from crewhall.families.judge.report_files import empty_during, write
 from crewhall.families.judge.report_store import find_cached, store
 from crewhall.families.judge.rules_prompt import visible
@@ -25,7 +25,7 @@ from crewhall.outside.claude import Cli, Said, ask, program
 from crewhall.outside.files import opened, way_to
 
 PROGRESS_SECONDS = 5.0  # between two reports of progress
-Make = Callable[[], Question]
+Make = Callable[[], MenuQuestion]
 
 
 class ProgressStop:
@@ -63,7 +63,7 @@ def answer(call: Call, make: Make) -> ReviewResult:
     return replace(result, problem=write(question.reports, report_files(result.row)))
 
 
-def _find_or_run(call: Call, make: Make, question: Question) -> ReviewResult:
+def _find_or_run(call: Call, make: Make, question: MenuQuestion) -> ReviewResult:
     run = _prepare(call, make, question)
     cache_key = None if question.is_fresh else run.cache_key
     cached = find_cached(call, run, cache_key)
@@ -79,7 +79,7 @@ def _find_or_run(call: Call, make: Make, question: Question) -> ReviewResult:
         return store(call, _run(call, make, run))
 
 
-def _prepare(call: Call, make: Make, question: Question) -> ReviewRun:
+def _prepare(call: Call, make: Make, question: MenuQuestion) -> ReviewRun:
     """A run of the question as it is now. The tree is read first, so that a later change shows as one."""
     tree = tree_at(call, question.directory)
     return ReviewRun(make(), tree, cli_of(call, question))
@@ -97,7 +97,7 @@ def _run(call: Call, make: Make, run: ReviewRun) -> ReviewRun:
     return replace(run, reply=reply, has_moved=has_moved, has_tree_moved=tree != run.tree)
 
 
-def _run_cli(call: Call, cli: Cli, question: Question) -> Said:
+def _run_cli(call: Call, cli: Cli, question: MenuQuestion) -> Said:
     """Run the CLI in the question's directory. Report files that the CLI itself writes, also late ones, are removed."""
     reports = nullcontext() if question.reports is None else empty_during(question.reports)
     with reports, opened(question.directory.root) as top, top.directory(question.directory.inside) as directory:
@@ -105,13 +105,13 @@ def _run_cli(call: Call, cli: Cli, question: Question) -> Said:
         return ask(cli, question.prompt, cwd=where, seconds=question.seconds, stop=stop)
 
 
-def cli_of(call: Call, question: Question | None = None) -> Cli:
+def cli_of(call: Call, question: MenuQuestion | None = None) -> Cli:
     settings = call.settings
     schema = "" if question is None else question.item.schema
     return Cli(settings["judge.command"], settings["judge.model"], settings["judge.skip_permissions"], schema)
 
 
-def _refuse_odd(question: Question) -> None:
+def _refuse_odd(question: MenuQuestion) -> None:
     """Raise InvalidInput for a directory whose name has line ends and the like: the CLI tells its model where it is.
 
     Nor may a report take the place of what it is about.

@@ -12,13 +12,13 @@ from crewhall.families.judge.family import judge
 from crewhall.families.judge.menu import AUDIT, CONFLICT, PROPOSAL, REVIEW
 from crewhall.families.judge.model import (
     Audit,
-    Audited,
+    AuditOutcome,
     AuditPoint,
     ContractPath,
-    Decided,
     Decision,
+    DecisionOutcome,
     Fresh,
-    Health,
+    JudgeHealth,
     Kind,
     Limit,
     Offset,
@@ -28,18 +28,18 @@ from crewhall.families.judge.model import (
     ReportId,
     ReportRow,
     Reports,
-    Review,
+    ReviewOutcome,
     Ruling,
     Seconds,
-    Spent,
-    Validated,
+    Spending,
     Validation,
+    ValidationOutcome,
     Verdict,
     Word,
     points,
 )
 from crewhall.families.judge.paths import input_directory, input_files, read
-from crewhall.families.judge.question import Question, ReviewResult
+from crewhall.families.judge.question import MenuQuestion, ReviewResult
 from crewhall.families.judge.report_files import report_directory
 from crewhall.families.judge.report_store import TIMED_OUT
 from crewhall.families.judge.rules_report import JSON, MD, markdown
@@ -72,23 +72,23 @@ def claude_judge_review(
     report_dir: ReportDir = "_handoff",
     timeout_seconds: Seconds = REVIEW.seconds,
     fresh: Fresh = False,
-) -> Review:
+) -> ReviewOutcome:
     """Have Claude judge a task's changed files by its contract: PASS, CONDITIONAL, FAIL or CRITICAL_HALT.
 
     Writes JUDGE_REPORT.md and JUDGE_REPORT.json. A CRITICAL_HALT pauses the contract's workflow.
     """
     directory = input_directory(call, contract_path)
 
-    def question() -> Question:
+    def question() -> MenuQuestion:
         contract, file = contract_at(call, directory, contract_path)
         inputs = {"contract": [file], "files": input_files(call, directory, contract.changed_files, may_be_gone=True)}
         workflow_id, reports = workflow_of(call, contract), report_directory(call, directory, report_dir)
-        return Question(REVIEW, directory, inputs, contract.task_id, timeout_seconds, workflow_id, fresh, reports)
+        return MenuQuestion(REVIEW, directory, inputs, contract.task_id, timeout_seconds, workflow_id, fresh, reports)
 
     return _review(answer(call, question))
 
 
-def _review(result: ReviewResult) -> Review:
+def _review(result: ReviewResult) -> ReviewOutcome:
     """A review's result."""
     reports, verdict = result.question.reports, _ruling(result, Verdict)
     assert reports is not None
@@ -107,7 +107,7 @@ def _review(result: ReviewResult) -> Review:
     hidden = result.question.hidden
     fields["not_shown"] = hidden[:NOT_SHOWN] + [f"and {len(hidden) - NOT_SHOWN} more"] * (len(hidden) > NOT_SHOWN)
     fields |= {"task_id": result.question.subject, "workflow_id": result.question.workflow_id}
-    return Review(**fields, workflow_paused=result.has_paused)
+    return ReviewOutcome(**fields, workflow_paused=result.has_paused)
 
 
 @judge.tool(
@@ -118,17 +118,19 @@ def claude_validate_proposal(
     proposal_path: Annotated[PathText, Field(description="Path to PROPOSAL_FINAL.md.")],
     timeout_seconds: Seconds = PROPOSAL.seconds,
     fresh: Fresh = False,
-) -> Validated:
+) -> ValidationOutcome:
     """Have Claude check whether a proposal is complete and can be acted on."""
     directory = input_directory(call, proposal_path)
 
-    def question() -> Question:
+    def question() -> MenuQuestion:
         file = read(call, directory, proposal_path)
-        return Question(PROPOSAL, directory, {"proposal": [file]}, file.name[:SUBJECT], timeout_seconds, is_fresh=fresh)
+        return MenuQuestion(
+            PROPOSAL, directory, {"proposal": [file]}, file.name[:SUBJECT], timeout_seconds, is_fresh=fresh
+        )
 
     result = answer(call, question)
     validation = _ruling(result, Validation)
-    return Validated(
+    return ValidationOutcome(
         **_outcome(result),
         valid=None if validation is None else validation.valid,
         issues=points(validation.issues) if validation else [],
@@ -142,18 +144,18 @@ def claude_security_audit(
     working_directory: Annotated[PathText, Field(description="Claude reads nothing outside it.")] = ".",
     timeout_seconds: Seconds = AUDIT.seconds,
     fresh: Fresh = False,
-) -> Audited:
+) -> AuditOutcome:
     """Have Claude audit files for security vulnerabilities."""
     directory = input_directory(call, working_directory).below(call, working_directory)
 
-    def question() -> Question:
+    def question() -> MenuQuestion:
         inputs = input_files(call, directory, files, may_be_gone=False)
         subject = ", ".join(file.name for file in inputs)[:SUBJECT]
-        return Question(AUDIT, directory, {"files": inputs}, subject, timeout_seconds, is_fresh=fresh)
+        return MenuQuestion(AUDIT, directory, {"files": inputs}, subject, timeout_seconds, is_fresh=fresh)
 
     result = answer(call, question)
     audit = _ruling(result, Audit)
-    return Audited(
+    return AuditOutcome(
         **_outcome(result),
         findings=points(audit.findings, AuditPoint) if audit else [],
         findings_count=None if audit is None else len(audit.findings),
@@ -171,11 +173,11 @@ def claude_resolve_conflict(
     judge_report_path: Annotated[PathText, Field(description="JUDGE_REPORT.md or .json.")],
     timeout_seconds: Seconds = CONFLICT.seconds,
     fresh: Fresh = False,
-) -> Decided:
+) -> DecisionOutcome:
     """Have Claude decide, with fresh eyes, between a judge's report and the rebuttal to it."""
     directory = input_directory(call, contract_path)
 
-    def question() -> Question:
+    def question() -> MenuQuestion:
         contract, file = contract_at(call, directory, contract_path)
         inputs = {
             "contract": [file],
@@ -184,17 +186,17 @@ def claude_resolve_conflict(
             "rebuttal": [read(call, directory, rebuttal_path)],
         }
         workflow_id = workflow_of(call, contract)
-        return Question(CONFLICT, directory, inputs, contract.task_id, timeout_seconds, workflow_id, fresh)
+        return MenuQuestion(CONFLICT, directory, inputs, contract.task_id, timeout_seconds, workflow_id, fresh)
 
     result = answer(call, question)
     decision = _ruling(result, Decision)
     if decision is None:
-        return Decided(**_outcome(result), side=None, reasoning=None)
-    return Decided(**_outcome(result), side=decision.side, reasoning=decision.reasoning[:REASONING])
+        return DecisionOutcome(**_outcome(result), side=None, reasoning=None)
+    return DecisionOutcome(**_outcome(result), side=decision.side, reasoning=decision.reasoning[:REASONING])
 
 
 @judge.tool("claude_health", command="judge health", long=True, **COORDINATORS)
-def claude_health(call: Call) -> Health:
+def claude_health(call: Call) -> JudgeHealth:
     """Whether the Claude CLI is there and answers, and how long the line before it is."""
     cli, reported, error = cli_of(call), None, None
     try:
@@ -203,7 +205,7 @@ def claude_health(call: Call) -> Health:
         call.stop.check()
         error = f"{failure.message}. {failure.hint}"
     running, waiting = call.hub.judging.standing
-    return Health(
+    return JudgeHealth(
         available=error is None,
         version=reported,
         error=error,
@@ -231,7 +233,7 @@ def judge_report_list(
         spent = tx.one("judge_spent", **filters)
     assert spent is not None
     reports, following = page([ReportRow.from_row(row) for row in rows], spent["reports"], offset)
-    return Reports(reports=reports, spent=Spent(**spent), next_offset=following)
+    return Reports(reports=reports, spent=Spending(**spent), next_offset=following)
 
 
 @judge.tool(
