@@ -19,8 +19,8 @@ from crewhall.families.judge.menu import Item
 from crewhall.families.judge.paths import InputDirectory
 from crewhall.families.judge.report_files import ReportDirectory
 from crewhall.families.judge.rules_prompt import InputFile, prompt_of
-from crewhall.families.project.hostile_git import Ways, asked, ways_at
-from crewhall.families.project.rules_git import Entry, status_in
+from crewhall.families.project.hostile_git import GitSetup, run_git, setup_at
+from crewhall.families.project.rules_git import StatusEntry, status_in
 from crewhall.outside.claude import Cli, Said, manner
 from crewhall.store.transaction import Row
 
@@ -113,16 +113,16 @@ class ReviewRun:
 def tree_at(call: Call, directory: InputDirectory) -> TreeState:
     """The tree as it is now. The judge's own reports don't count, wherever they are."""
     try:
-        ways = ways_at(call, directory.root)
-        status = status_in(asked(call, ways, (*CLOSELY, *STATUS)))
-        is_blind = ways.off or _is_blind(asked(call, ways, LS_FILES))
+        setup = setup_at(call, directory.root)
+        status = status_in(run_git(call, setup, (*CLOSELY, *STATUS)))
+        is_blind = setup.off or _is_blind(run_git(call, setup, LS_FILES))
     except Failure:  # no git here, or one that can't be asked
         call.stop.check()
         return TreeState()
     entries = [entry for entry in status.entries if not OURS.search(entry.path)]
     if is_blind or len(entries) > CHANGED:
         return TreeState(status.head)
-    return TreeState(status.head, _digest(call, ways, status.head, entries))
+    return TreeState(status.head, _digest(call, setup, status.head, entries))
 
 
 def _is_blind(listing: bytes) -> bool:
@@ -138,11 +138,11 @@ def _cache_key(tree: TreeState, *parts: str) -> str | None:
     return _hash(tree.digest.encode(), *(part.encode("utf-8", "replace") for part in parts))
 
 
-def _digest(call: Call, ways: Ways, head: str | None, entries: list[Entry]) -> str | None:
+def _digest(call: Call, setup: GitSetup, head: str | None, entries: list[StatusEntry]) -> str | None:
     parts, left = [str(head).encode()], CHANGED_BYTES
     for entry in entries:
         call.stop.check()
-        digest, size = _file_digest(os.path.join(ways.ground.top, entry.path), left)
+        digest, size = _file_digest(os.path.join(setup.layout.top, entry.path), left)
         left -= size
         if digest is None or left < 0:
             return None
