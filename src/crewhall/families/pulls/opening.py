@@ -14,7 +14,8 @@ from crewhall.errors import Failure
 from crewhall.families.pulls.journal import Entry, begin, beside, busy, second
 from crewhall.families.pulls.providers import host as host_of
 from crewhall.families.pulls.recovery import settle, settle_left
-from crewhall.families.pulls.rules_change import branch_name, digest, is_same_title, numbered, stem
+from crewhall.families.pulls.rules_change import branch_name, digest, is_same_title, stem
+from crewhall.families.pulls.rules_change import branches_by_number as numbered
 from crewhall.families.pulls.rules_rival import Rival, rivals
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.model import Change, FileChange, Pull, Repository

@@ -11,7 +11,8 @@ from crewhall.app import Hub, Stop, Tick
 from crewhall.errors import Failure
 from crewhall.families.pulls.family import pulls
 from crewhall.families.pulls.journal import FORGET_MS, LAST_LOOK_MS, LEASE_MS, Entry, left_behind, taken
-from crewhall.families.pulls.providers import accesses, reached
+from crewhall.families.pulls.providers import accesses
+from crewhall.families.pulls.providers import host_at as reached
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.model import Pull, Repository
 from crewhall.outside.hosting.wire import Patience
