@@ -71,11 +71,11 @@ def test_other_rulings_and_none_at_all_read_like_this() -> None:
     assert "\n## Findings (1)\n\n1. **high** `a'b c`: x\n" in markdown(row(ruling=audit))
     assert markdown(row(ruling={"side": "judge", "reasoning": "a\n\nb"})).endswith("s\n\n> a\n> \n> b\n")
     assert markdown(row(ruling={"valid": True, "issues": []})).endswith("\n## Issues (0)\n\nNone.\n")
-    wait_for_failure = markdown(
+    failed = markdown(
         ROW | {"verdict": None, "ruling": None, "error": "exit code 3: # PASS\n# PASS", "commit_id": None}
     )
-    assert wait_for_failure.startswith("# No ruling: review of T-1\n") and "commit" not in wait_for_failure
-    assert wait_for_failure.endswith("\n\nError:\n\n> exit code 3: # PASS\n> # PASS\n")
+    assert failed.startswith("# No ruling: review of T-1\n") and "commit" not in failed
+    assert failed.endswith("\n\nError:\n\n> exit code 3: # PASS\n> # PASS\n")
     assert "\n\nNote:\n\n> files changed\n\n> It subtracts.\n" in markdown(row(detail="files changed"))
 
 
