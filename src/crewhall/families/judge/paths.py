@@ -58,18 +58,18 @@ class InputDirectory:
 
     def below(self, call: Call, directory: str) -> "InputDirectory":
         """This directory, narrowed to one below it."""
-        with opened(self.root) as top, top.directory(self.resolve(directory)) as found:
-            refuse_secret_name(found.path, call.settings["project.allow"])
-            if not PLAIN.fullmatch(found.path):
+        with opened(self.root) as top, top.directory(self.resolve(directory)) as target:
+            refuse_secret_name(target.path, call.settings["project.allow"])
+            if not PLAIN.fullmatch(target.path):
                 raise InvalidInput(
-                    f"'{found.path[:200]}' has other letters in its name than a-z, 0-9 and ._@+-",
+                    f"'{target.path[:200]}' has other letters in its name than a-z, 0-9 and ._@+-",
                     hint="The CLI tells its model this name, so it may not be words. Name a directory above it.",
                 )
-            return InputDirectory(self.root, found.path, found.path)
+            return InputDirectory(self.root, target.path, target.path)
 
-    def refuse_outside(self, found: Found, path: str) -> None:
+    def refuse_outside(self, file: Found, path: str) -> None:
         """Raise PathOutsideRoot for a file in the root that is outside the directory in which the CLI runs."""
-        if self.inside != "." and not _is_in(f"/{found.path}", f"/{self.inside}"):
+        if self.inside != "." and not _is_in(f"/{file.path}", f"/{self.inside}"):
             raise PathOutsideRoot(path)
 
 

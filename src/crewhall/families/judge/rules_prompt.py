@@ -6,7 +6,7 @@ Prompts: a fixed text with places for data. Every line of data begins with the f
     Answer with …                           the template, to the byte
 
 So nothing that a file or an argument holds can become an instruction by its form: there is no end mark to forge. A
-letter that nobody sees, that moves others about, or that could be taken for the end of a line is shown by its number.
+character that is invisible, that moves others about, or that could be taken for a line end is shown by its number.
 """
 
 import re
@@ -69,6 +69,6 @@ def _file_lines(file: InputFile) -> list[str]:
 
 
 def visible(text: str) -> list[str]:
-    """A text's lines, as git and editors count them; every letter can be seen."""
+    """A text's lines, as git and editors count them; every character can be seen."""
     lines = KEYWORD.sub(r"\1-\2", text).replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
     return [UNSEEN.sub(lambda character: f"<U+{ord(character[0]):04X}>", line) for line in lines]

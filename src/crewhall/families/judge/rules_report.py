@@ -2,7 +2,7 @@
 A report as a person reads it, and as a program does. Pure.
 
 What Claude and the CLI say is quoted in the Markdown (`> `) or indented as an item's own lines: no heading, list or tag
-in it gets out of there. Letters that nobody sees are shown.
+in it gets out of there. Invisible characters are shown by number.
 """
 
 import json
