@@ -22,8 +22,8 @@ from typing import Any
 
 from crewhall import config
 from crewhall.app import Hub, Origin
-from crewhall.cache import Kept
 from crewhall.families.all import registry
+from crewhall.families.project.family import ANSWERS
 from crewhall.identity import OPERATOR
 from crewhall.outside import tokens
 
@@ -74,7 +74,7 @@ class Asked:
         return self.hub.call("get_project_context", {}, OPERATOR, origin=Origin(directory=str(self.root)))
 
     def forget(self) -> None:
-        self.hub.kept = Kept()
+        self.hub.state(ANSWERS).clear()
         for counted in (tokens._long, tokens._line):
             counted.cache_clear()
 

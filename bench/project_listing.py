@@ -15,8 +15,8 @@ from pathlib import Path
 
 from crewhall import config
 from crewhall.app import Hub, Origin
-from crewhall.cache import Kept
 from crewhall.families.all import registry
+from crewhall.families.project.family import ANSWERS
 from crewhall.identity import OPERATOR
 from crewhall.outside.repository_paths import identity_of
 
@@ -69,7 +69,7 @@ def _ask(hub: Hub, root: Path, path: str) -> None:
 
 
 def _ask_cold(hub: Hub, root: Path, path: str) -> None:
-    hub.kept = Kept()
+    hub.state(ANSWERS).clear()
     _ask(hub, root, path)
 
 

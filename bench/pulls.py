@@ -21,8 +21,8 @@ import httpx2
 
 from crewhall import config
 from crewhall.app import Hub
-from crewhall.fakehosts.gitea import Gitea
-from crewhall.fakehosts.github import GitHub
+from crewhall.fakehosts.gitea import FakeGitea
+from crewhall.fakehosts.github import FakeGitHub
 from crewhall.families.all import registry
 from crewhall.identity import Actor
 
@@ -65,7 +65,7 @@ def pretended(kind: str) -> Iterator[str]:
 
 def serve(kind: str) -> None:
     """Pretend until stdin ends."""
-    with (GitHub if kind == "github" else Gitea)(tokens={TOKEN: "octocat"}) as host:
+    with (FakeGitHub if kind == "github" else FakeGitea)(tokens={TOKEN: "octocat"}) as host:
         for name in ("ops", "many"):
             repository = host.add_repository("octo", name, files={"README.md": b"Hello\n"})
             for label in LABELS:

@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import sys
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -21,7 +22,7 @@ from crewhall.errors import every_failure
 from crewhall.families.all import registry
 from crewhall.families.work.model import AgentId, Done
 from crewhall.store.sql import SQLITE, Queries
-from crewhall.tool import Family, Prompt, Registry, Tool
+from crewhall.tool import DECLARING, Family, Prompt, Registry, Tool, is_declaring
 from tools.docs import pages
 
 ROOT = Path(__file__).parent.parent
@@ -53,10 +54,30 @@ ADDED |= {f"{tool}.timeout_seconds" for tool in ASKING[1:]} | {
     *("list_directory.include_ignored", "list_directory.limit", "list_directory.offset"),
     *("list_prs.limit", "list_prs.offset"),
 }
+DECLARES = re.compile(r"^@\w+\.(tool|chore|prompt|source)\(", re.MULTILINE)
 WHOLE = (".result", ".defaults", ".enums")  # what a seed says of a tool as a whole
 PROMPTS = registry().prompts
 each_tool = pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
 each_prompt = pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: prompt.name)
+
+
+def modules_that_declare() -> dict[str, Path]:
+    """The modules of families in which something is declared, by name."""
+    top = ROOT / "src"
+    found = (path for path in (top / "crewhall/families").rglob("*.py") if DECLARES.search(path.read_text()))
+    return {".".join(path.relative_to(top).with_suffix("").parts): path for path in found}
+
+
+def test_what_a_family_declares_is_loaded() -> None:
+    for name, path in modules_that_declare().items():
+        assert is_declaring(name), (
+            f"{path.relative_to(ROOT)} declares something, and no hub loads it: "
+            f"move that to a module whose name begins with {', '.join(DECLARING)}"
+        )
+        assert name in sys.modules, (
+            f"no hub loads {path.relative_to(ROOT)}: each folder above it needs an __init__.py, "
+            "and its family a line in families/all.py"
+        )
 
 
 @each_tool

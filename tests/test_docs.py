@@ -12,7 +12,7 @@ from crewhall.edges.bridge.address_files import Notice
 from crewhall.edges.cli.arguments import arguments_of
 from crewhall.edges.cli.main import BRIDGES, OWN, split_flags
 from crewhall.edges.http.rest import described
-from crewhall.fakehosts.github import GitHub
+from crewhall.fakehosts.github import FakeGitHub
 from crewhall.families.all import registry
 from tests.blocks import Block, blocks_of, commands_of, run, shows
 from tests.conftest import Live, settings_for
@@ -126,7 +126,7 @@ def test_what_a_page_shows_really_happens(page: Path, tmp_path: Path) -> None:
     assert any(block.text for block in blocks)
     shop = tmp_path / "shop"
     _make_shop(shop)
-    with GitHub(tokens={"ghp_kims": "kim"}) as host:
+    with FakeGitHub(tokens={"ghp_kims": "kim"}) as host:
         host.add_repository("kim", "shop", {name: text.encode() for name, text in FILES.items()})
         settings = {"pulls__github_url": host.url, "pulls__github_token": "ghp_kims"}
         with hub_at(tmp_path / "hall", **settings, judge__command=stand_in(tmp_path / "claude")):

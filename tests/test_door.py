@@ -8,9 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crewhall.app import Hub, Stop, refuse_unfit
+from crewhall.app import Hub, refuse_unstorable
 from crewhall.errors import Cancelled, Forbidden, InvalidInput, NotFound, TimedOut, Unavailable
 from crewhall.identity import OPERATOR
+from crewhall.stop import Stop
 from crewhall.store import calls
 from crewhall.tool import Family, Registry
 from tests.conftest import Agent, Clock, eventually
@@ -139,7 +140,7 @@ def test_whatever_passes_the_door_can_be_stored_and_sent(value: Any) -> None:
     import json
 
     try:
-        refuse_unfit({"argument": value})
+        refuse_unstorable({"argument": value})
     except InvalidInput:
         return
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -150,10 +151,10 @@ def test_whatever_passes_the_door_can_be_stored_and_sent(value: Any) -> None:
 def test_unfit_values_are_refused_wherever_they_hide(bad: Any) -> None:
     for hidden in (bad, [bad], {"k": bad}, {"a": [{"b": [bad]}]}):
         with pytest.raises(InvalidInput):
-            refuse_unfit({"x": hidden})
+            refuse_unstorable({"x": hidden})
     if isinstance(bad, str):
         with pytest.raises(InvalidInput):
-            refuse_unfit({bad: 1})
+            refuse_unstorable({bad: 1})
 
 
 def test_nesting_has_an_end() -> None:
@@ -161,7 +162,7 @@ def test_nesting_has_an_end() -> None:
     for _ in range(5000):
         deep = [deep]
     with pytest.raises(InvalidInput, match="deeper than 64"):
-        refuse_unfit({"x": deep})
+        refuse_unstorable({"x": deep})
 
 
 def test_a_stop_wakes_who_waits() -> None:

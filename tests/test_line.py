@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crewhall.app import Stop
 from crewhall.errors import Cancelled, LimitExceeded
 from crewhall.fair_queue import LONGEST, Line
+from crewhall.stop import Stop
 from tests.conftest import eventually
 
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from crewhall.app import Call, Hub, Stop
+from crewhall.app import Call, Hub
 from crewhall.declaration import KEY
 from crewhall.edges.cli.arguments import arguments_of
 from crewhall.edges.http.rest import described
 from crewhall.errors import Cancelled, Conflict, Forbidden, InvalidInput, TimedOut, Unavailable
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR, Actor, new_id, read_operator_token
+from crewhall.stop import Stop
 from crewhall.store.events import DAY_MS, events_after
 from crewhall.tool import Family, Registry
 from tests.conftest import Agent, Clock, Live, eventually

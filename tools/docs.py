@@ -54,7 +54,7 @@ def tools_page(tools: Registry) -> str:
     parts = [MADE, "# Tools\n", _PROLOGUE, _profiles(tools)]
     for family in tools.families:
         parts.append(f"## Family `{family.name}`\n\n{family.about}\n")
-        parts += [_tool(tool) for tool in family.tools]
+        parts += [_tool(tool) for tool in tools.tools if tool.family == family.name]
     parts += [_RESOURCES, _resources(tools), _PROMPTS]
     parts += [_prompt(prompt) for prompt in tools.prompts]
     return "\n".join(parts)

@@ -17,19 +17,15 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import Future, wait
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
+
+from crewhall.stop import Stop
 
 MOST = 256  # answers that are kept
 TICK = 0.05
 SETTLED_NS = 2_000_000_000  # a file that was written just now may change once more within one tick of its clock
 Name = tuple[str, ...]
 ValueT = TypeVar("ValueT")
-
-
-class Stop(Protocol):
-    """Whether the caller still wants the answer; it raises a Failure when not."""
-
-    def check(self) -> None: ...
 
 
 class Kept:
@@ -64,6 +60,11 @@ class Kept:
                 self._answers[name] = (depends, value)
             while len(self._answers) > self._most:
                 self._answers.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget every answer."""
+        with self._lock:
+            self._answers.clear()
 
     def has(self, name: Name) -> bool:
         with self._lock:

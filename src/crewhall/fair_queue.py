@@ -11,19 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from crewhall.errors import LimitExceeded
+from crewhall.stop import Stop
 
 LONGEST = 100  # who came after so many others would wait for hours
 TICK = 0.05
 Place = Callable[[str, float], None]  # is told where the call stands, and for how many seconds it has waited
-
-
-class Stop(Protocol):
-    """Whether the caller still wants its turn; it raises a Failure when not."""
-
-    def wait(self, seconds: float, /) -> None: ...
 
 
 @dataclass(eq=False)

@@ -15,14 +15,17 @@ A resource is a tool that reads, by an address. A prompt is declared the same wa
 """
 
 import difflib
+import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar, get_type_hints
+from importlib import import_module
+from typing import Any, Generic, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from crewhall.config import Settings
 from crewhall.declaration import KEY, WORD, Declared, Handler, Key, arguments_model, plain
 from crewhall.errors import NotFound
 from crewhall.store.sql import files_of
@@ -31,7 +34,9 @@ ANYONE = ("operator", "agent")
 OPERATOR = ("operator",)
 PROFILES = ("worker", "coordinator", "reviewer", "standard", "worktree", "readonly", "all")
 SCHEME = "crewhall://"
+DECLARING = ("chores", "prompts", "sources", "tools")  # how the names of modules that declare begin
 DeclaredT = TypeVar("DeclaredT", bound="Declared")
+StateT = TypeVar("StateT")
 
 
 class Result(BaseModel):
@@ -167,6 +172,16 @@ class Told:
     rest: str | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class State(Generic[StateT]):
+    """What a family keeps in memory of each hub, such as a cache or a queue; `call.state(…)` gives this hub's own.
+
+    Another hub, or the same one after a restart, must not miss it.
+    """
+
+    make: Callable[[Settings], StateT]
+
+
 @dataclass
 class Family:
     """A room of tools, prompts and chores with its own words and queries.
@@ -182,6 +197,14 @@ class Family:
     prompts: list[Prompt] = field(default_factory=list)
     chores: list[Chore] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
+    states: list[State[Any]] = field(default_factory=list)
+
+    def load(self) -> None:
+        """Import the family's modules that declare something, known by their names: `tools.py`, `chores_message.py`."""
+        top = import_module(self.package)
+        for module in pkgutil.walk_packages(top.__path__, f"{self.package}."):
+            if is_declaring(module.name):
+                import_module(module.name)
 
     @cached_property
     def queries(self) -> str:
@@ -220,6 +243,12 @@ class Family:
 
         return declare
 
+    def state(self, make: Callable[[Settings], StateT]) -> State[StateT]:
+        """Declare what each hub keeps in memory for this family, made from the settings when the hub opens."""
+        state = State(make)
+        self.states.append(state)
+        return state
+
     def chore(
         self, name: str, *, seconds: float = 0.0, everywhere: bool = False
     ) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -239,6 +268,7 @@ class Registry:
         self.families = list(families)
         self.tools = [tool for family in self.families for tool in sorted(family.tools, key=lambda tool: tool.command)]
         self.prompts = [prompt for family in self.families for prompt in family.prompts]
+        self.states = [state for family in self.families for state in family.states]
         self.chores = [chore for family in self.families for chore in family.chores]
         self.sources = sorted((one for family in self.families for one in family.sources), key=lambda one: one.priority)
         self._tools = _by_name("tools", self.tools)
@@ -272,6 +302,11 @@ class Registry:
         """The tools of one profile alone: others are not even known."""
         kept = ((family, [tool for tool in family.tools if profile in tool.profiles]) for family in self.families)
         return Registry(Family(one.name, one.about, one.package, tools=tools) for one, tools in kept if tools)
+
+
+def is_declaring(module: str) -> bool:
+    """Whether a hub loads the module when it starts; `@family.tool` and the like stand in such modules only."""
+    return module.rpartition(".")[2].partition("_")[0] in DECLARING
 
 
 def _by_name(what: str, declared: Sequence[DeclaredT]) -> dict[str, DeclaredT]:

@@ -20,7 +20,7 @@ class Ollama(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(("127.0.0.1", 0), OllamaHandler)
         self.answers: dict[str, list[str]] = {}
         self.prompts: list[tuple[str, str]] = []
 
@@ -37,12 +37,12 @@ class Ollama(ThreadingHTTPServer):
             name: [one if isinstance(one, str) else json.dumps(one) for one in each] for name, each in script.items()
         }
 
-    def said(self, model: str, prompt: str) -> str:
+    def next_answer(self, model: str, prompt: str) -> str:
         self.prompts.append((model, prompt))
         return self.answers[model].pop(0)
 
 
-class Handler(BaseHTTPRequestHandler):
+class OllamaHandler(BaseHTTPRequestHandler):
     server: Ollama
 
     def do_POST(self) -> None:
@@ -52,9 +52,9 @@ class Handler(BaseHTTPRequestHandler):
         if asked["model"] not in self.server.answers:
             self._send({"error": f"model '{asked['model']}' not found"}, 404)
         elif self.path == "/api/generate":
-            self._send(about | {"response": self.server.said(asked["model"], asked["prompt"])})
+            self._send(about | {"response": self.server.next_answer(asked["model"], asked["prompt"])})
         else:
-            said = self.server.said(asked["model"], asked["messages"][-1]["content"])
+            said = self.server.next_answer(asked["model"], asked["messages"][-1]["content"])
             self._send(about | {"message": {"role": "assistant", "content": said}})
 
     def do_GET(self) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from crewhall.client import Client, ToolFailed
 from crewhall.errors import Failure, Forbidden, InvalidInput, NotFound, PathOutsideRoot
-from tests.client.halls import plain
+from tests.client.clients import stdio_command
 
 IMAGE = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
 
@@ -18,7 +18,7 @@ def text(*words: str) -> list[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    entry = {"command": plain()[0], "args": plain()[1:], "env": {"SECRET_WORD": "open sesame"}}
+    entry = {"command": stdio_command()[0], "args": stdio_command()[1:], "env": {"SECRET_WORD": "open sesame"}}
     with Client({"one": entry}) as made:
         yield made
 

@@ -13,7 +13,7 @@ import pytest
 
 from crewhall.client import Client, fleet
 from crewhall.errors import Cancelled, InvalidInput, InvalidState, NotFound, TimedOut, Unavailable
-from tests.client.halls import alone, has_begun, plain
+from tests.client.clients import is_waiting, single_server_client, stdio_command
 from tests.conftest import eventually
 
 MUTE = [sys.executable, "-Sc", "import sys; sys.stdin.read()"]
@@ -26,7 +26,7 @@ def cancels(client: Client) -> list[str]:
 
 
 def test_tools_are_listed_with_their_servers_and_called_by_name_or_alias() -> None:
-    with Client({"a": plain("x", "judge_review=review", "b.z"), "b": plain("x", "y")}) as client:
+    with Client({"a": stdio_command("x", "judge_review=review", "b.z"), "b": stdio_command("x", "y")}) as client:
         listed = {(tool.server, tool.name) for tool in client.list_tools()}
         assert {("a", "x"), ("b", "x"), ("b", "y"), ("a", "judge_review")} <= listed
         assert client.call_tool("review")["name"] == "judge_review"
@@ -48,7 +48,7 @@ def test_tools_are_listed_with_their_servers_and_called_by_name_or_alias() -> No
 
 
 def test_a_tool_that_came_later_is_found() -> None:
-    with alone() as client:
+    with single_server_client() as client:
         with pytest.raises(NotFound):
             client.call_tool("late")
         client.call_tool("grow", {"name": "late"})
@@ -58,7 +58,7 @@ def test_a_tool_that_came_later_is_found() -> None:
 def test_calls_to_two_servers_go_on_at_once(tmp_path: Path) -> None:
     fifo = str(tmp_path / "fifo")
     os.mkfifo(fifo)
-    with Client({"a": plain(), "b": plain()}) as client, ThreadPoolExecutor(2) as threads:
+    with Client({"a": stdio_command(), "b": stdio_command()}) as client, ThreadPoolExecutor(2) as threads:
         # Each end of the pipe can only be opened while the other is being opened.
         calls = [
             threads.submit(client.call_tool, "meet", {"fifo": fifo, "reads": server == "a"}, server=server)
@@ -72,7 +72,7 @@ def test_calls_to_one_server_go_on_at_once_in_async_functions_too(tmp_path: Path
     os.mkfifo(fifo)
 
     async def both() -> None:
-        async with Client({"one": plain("x")}) as client, asyncio.timeout(10):
+        async with Client({"one": stdio_command("x")}) as client, asyncio.timeout(10):
             await asyncio.gather(*(client.call_tool("meet", {"fifo": fifo, "reads": reads}) for reads in (True, False)))
             assert "x" in [tool.name for tool in await client.list_tools()]
             assert (await client.servers())["one"].connected
@@ -81,7 +81,7 @@ def test_calls_to_one_server_go_on_at_once_in_async_functions_too(tmp_path: Path
 
 
 def test_silence_ends_a_call_and_progress_does_not() -> None:
-    with alone(timeout=0.6) as client:
+    with single_server_client(timeout=0.6) as client:
         heard: list[tuple[float, float | None, str | None]] = []
         threads = set()
 
@@ -101,14 +101,14 @@ def test_an_interrupt_or_an_exception_in_progress_cancels_the_call() -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    with alone() as client:
+    with single_server_client() as client:
         with pytest.raises(ZeroDivisionError):
             client.call_tool("tick", {"times": 1000, "seconds": 0.01}, progress=fail)
         eventually(lambda: len(cancels(client)) == 1)
         main = threading.get_ident()
 
         def interrupt() -> None:
-            eventually(lambda: has_begun(client))
+            eventually(lambda: is_waiting(client))
             signal.pthread_kill(main, signal.SIGINT)
 
         threading.Thread(target=interrupt).start()
@@ -118,11 +118,11 @@ def test_an_interrupt_or_an_exception_in_progress_cancels_the_call() -> None:
 
 
 def test_closing_ends_calls_and_a_closed_client_says_so() -> None:
-    client = Client({"one": plain()})
+    client = Client({"one": stdio_command()})
     client.call_tool("pid")
     with ThreadPoolExecutor(1) as threads:
         call = threads.submit(client.call_tool, "wait")
-        eventually(lambda: has_begun(client))
+        eventually(lambda: is_waiting(client))
         client.close()
         with pytest.raises(Cancelled, match="the client was closed during the call"):
             call.result(10)
@@ -132,7 +132,7 @@ def test_closing_ends_calls_and_a_closed_client_says_so() -> None:
 
 
 def test_a_child_of_the_script_is_told_to_make_its_own() -> None:
-    with alone() as client:
+    with single_server_client() as client:
         pid = client.call_tool("pid")["pid"]
         child = os.fork()
         if child == 0:
@@ -153,7 +153,7 @@ def test_a_server_gets_the_environment_and_directory_it_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FROM_SCRIPT", "yes")
-    words = plain()
+    words = stdio_command()
     entry = {"command": words[0], "args": words[1:], "env": {"OWN": "too"}, "cwd": tmp_path}
     with Client({"one": entry}) as client:
         shown = client.call_tool("show")
@@ -164,12 +164,12 @@ def test_a_server_gets_the_environment_and_directory_it_is_told(
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), True, "3"])
 def test_a_limit_that_is_none_is_refused(seconds: float) -> None:
     with pytest.raises(InvalidInput, match="timeout is"):
-        Client({"one": plain()}, timeout=seconds)
+        Client({"one": stdio_command()}, timeout=seconds)
 
 
 def test_a_server_that_never_answers_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "PATIENCE", 0.2)
-    with Client({"good": plain("x"), "mute": MUTE}, connect_timeout=600) as client:
+    with Client({"good": stdio_command("x"), "mute": MUTE}, connect_timeout=600) as client:
         assert client.call_tool("x", server="good")["name"] == "x"
         assert client.call_tool("good.x")["name"] == client.call_tool("x")["name"] == "x"
         assert client.servers()["mute"].why == "it is being connected"
@@ -177,7 +177,7 @@ def test_a_server_that_never_answers_holds_up_nobody(monkeypatch: pytest.MonkeyP
 
 def test_servers_that_are_not_there_are_told_of_and_the_others_serve() -> None:
     nothing = {"none": ["no-such-program"], "refused": "http://127.0.0.1:9/mcp"}
-    servers = {"good": plain("x"), "bare": plain("no tools"), **nothing}
+    servers = {"good": stdio_command("x"), "bare": stdio_command("no tools"), **nothing}
     with Client(servers) as client:
         assert client.call_tool("x")["name"] == "x"
         stands = client.servers()

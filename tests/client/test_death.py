@@ -12,16 +12,16 @@ import pytest
 
 from crewhall.client import Client, child
 from crewhall.errors import Unavailable
-from tests.client.halls import alone, has_begun, plain
+from tests.client.clients import is_waiting, single_server_client, stdio_command
 from tests.conftest import eventually
 from tests.edges.stdio import is_alive
 
 
 def test_a_server_killed_during_a_call_is_told_at_once_and_reconnected() -> None:
-    with alone("x") as client, ThreadPoolExecutor(1) as threads:
+    with single_server_client("x") as client, ThreadPoolExecutor(1) as threads:
         pid = client.call_tool("x")["pid"]
         waits = threads.submit(client.call_tool, "wait")
-        eventually(lambda: has_begun(client))
+        eventually(lambda: is_waiting(client))
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(Unavailable) as died:
             waits.result(20)
@@ -43,7 +43,7 @@ def _pid(client: Client) -> int | None:
 
 
 def test_the_last_words_of_a_server_are_told_without_its_secrets() -> None:
-    words = plain()
+    words = stdio_command()
     entry = {"command": words[0], "args": words[1:], "env": {"API_KEY": "open sesame"}}
     with Client({"one": entry}) as client:
         with pytest.raises(Unavailable, match=r"it ended with exit code 3, and had said: the key was \[hidden\]"):
@@ -70,7 +70,7 @@ def test_a_server_that_never_served_is_told_of_with_the_reason(code: str, why: s
 @pytest.mark.parametrize("kills", [False, True])
 def test_what_a_server_started_ends_with_it(kills: bool) -> None:
     """Also one that is deaf to SIGTERM and holds the server's pipes."""
-    with alone() as client:
+    with single_server_client() as client:
         pid = client.call_tool("pid")["pid"]
         below = client.call_tool("bring_up")["pid"]
         assert is_alive(below)
@@ -92,21 +92,21 @@ raise SystemError("the script is over")
 
 def test_a_script_that_ends_by_an_exception_leaves_no_process() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *plain()], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", SCRIPT, *stdio_command()], capture_output=True, text=True, timeout=30, check=False
     )
     assert done.returncode == 1 and "the script is over" in done.stderr, done.stderr
     assert not [pid for pid in done.stdout.split() if is_alive(int(pid))]
 
 
 def test_a_client_that_is_forgotten_ends_its_processes() -> None:
-    pid = Client({"one": plain()}).call_tool("pid")["pid"]
+    pid = Client({"one": stdio_command()}).call_tool("pid")["pid"]
     eventually(lambda: not is_alive(pid))
     eventually(lambda: "crewhall-client" not in [thread.name for thread in threading.enumerate()])
 
 
 def test_a_large_answer_comes_whole_and_one_without_end_is_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "ä" * (1 << 20)
-    with alone() as client:
+    with single_server_client() as client:
         assert client.call_tool("answer", {"result": {"content": [{"type": "text", "text": text}]}}) == text
         monkeypatch.setattr(child, "MOST_BYTES", 1 << 20)
         with pytest.raises(Unavailable, match="it sent a message of over 1048576 bytes"):

@@ -13,12 +13,12 @@ import pytest
 
 from crewhall.client import Client
 from crewhall.errors import Failure
-from tests.client.halls import HERE, plain
+from tests.client.clients import HERE, stdio_command
 from tests.client.ollama import Ollama, ollama
 from tests.edges.ways import CREWHALL
 
 EXAMPLE = HERE.parents[1] / "examples" / "floor_manager.py"
-JUDGE = [sys.executable, str(HERE / "judge.py")]
+JUDGE = [sys.executable, str(HERE / "judge_server.py")]
 CODER, REVIEWER = "qwen2.5-coder:14b", "deepseek-r1:7b"
 GOOD, OK = {"files": {"src/a.py": "print('a')\n"}}, {"ok": True, "problems": []}
 
@@ -54,7 +54,7 @@ def contract_in(directory: Path, *verdicts: str) -> Path:
     return contract
 
 
-def told(directory: Path, contract: Path, rounds: int = 3) -> argparse.Namespace:
+def example_arguments(directory: Path, contract: Path, rounds: int = 3) -> argparse.Namespace:
     names = {"implementer": CODER, "reviewer": REVIEWER, "ask": "ollama_generate"}
     return argparse.Namespace(contract=contract, directory=directory, rounds=rounds, **names)
 
@@ -82,7 +82,7 @@ def test_the_floor_manager_decides(
     last: str,
 ) -> None:
     models.plays({CODER: files, REVIEWER: reviews})
-    assert example().play(client, told(tmp_path, contract_in(tmp_path, *verdicts))) == code
+    assert example().play(client, example_arguments(tmp_path, contract_in(tmp_path, *verdicts))) == code
     said = capsys.readouterr().out.splitlines()
     assert said[-1].startswith(last), said
     assert sum(line.startswith("round") for line in said) == len(files)
@@ -92,7 +92,7 @@ def test_objections_reach_the_implementer_and_files_the_directory(
     models: Ollama, client: Client, tmp_path: Path
 ) -> None:
     models.plays({CODER: [GOOD, GOOD], REVIEWER: [OK, OK]})
-    assert example().play(client, told(tmp_path, contract_in(tmp_path, "CONDITIONAL", "PASS"))) == 0
+    assert example().play(client, example_arguments(tmp_path, contract_in(tmp_path, "CONDITIONAL", "PASS"))) == 0
     first, again = [prompt for model, prompt in models.prompts if model == CODER]
     assert "print a" in first and "issue" not in first and "CONDITIONAL issue 1" in again
     assert (tmp_path / "src" / "a.py").read_text() == "print('a')\n"
@@ -110,13 +110,13 @@ def test_no_file_is_written_where_the_implementer_has_no_business(name: str, tmp
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("judge", [["no-such-program"], plain("other")], ids=["not there", "another"])
+@pytest.mark.parametrize("judge", [["no-such-program"], stdio_command("other")], ids=["not there", "another"])
 def test_no_other_server_is_asked_for_the_verdict(judge: list[str], tmp_path: Path) -> None:
-    liar = plain("claude_judge_review", "judge.claude_judge_review")
+    liar = stdio_command("claude_judge_review", "judge.claude_judge_review")
     with Client({"judge": judge, "ollama": liar}) as client:
         assert client.call_tool("claude_judge_review")["name"] == "claude_judge_review", "it would answer"
         with pytest.raises(Failure, match="no tool 'claude_judge_review' in judge"):
-            example().judge(client, told(tmp_path, contract_in(tmp_path, "PASS")))
+            example().judge(client, example_arguments(tmp_path, contract_in(tmp_path, "PASS")))
         with pytest.raises(Failure, match="no tool 'claude_judge_review' in judge"):
             client.call_tool("judge.claude_judge_review")
 
@@ -129,7 +129,7 @@ def test_what_others_say_does_not_steer_the_terminal(capsys: pytest.CaptureFixtu
 def test_no_verdict_is_no_pass(models: Ollama, client: Client, tmp_path: Path) -> None:
     models.plays({CODER: [GOOD], REVIEWER: [OK]})
     with pytest.raises(SystemExit, match="the judge gave no verdict: parse_error"):
-        example().play(client, told(tmp_path, contract_in(tmp_path, "parse_error")))
+        example().play(client, example_arguments(tmp_path, contract_in(tmp_path, "parse_error")))
 
 
 def test_it_runs_as_a_plain_script(models: Ollama, tmp_path: Path) -> None:

@@ -13,18 +13,18 @@ import pytest
 
 from crewhall.client import Client
 from crewhall.errors import Unavailable
-from tests.client.halls import HERE
-from tests.client.old_http import TOKEN, old_server
+from tests.client.clients import HERE
+from tests.client.old_http_server import TOKEN, old_server
 from tests.conftest import eventually
 from tests.postgres import free_port
 
 
-class Served:
+class SdkServer:
     """A server on the SDK, in a process of its own."""
 
     def __init__(self) -> None:
         self.port = free_port()
-        words = [sys.executable, str(HERE / "sdk.py"), str(self.port)]
+        words = [sys.executable, str(HERE / "sdk_server.py"), str(self.port)]
         self.process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
         eventually(self.answers, 30)
 
@@ -38,8 +38,8 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    server = Served()
+def sdk_server() -> Iterator[SdkServer]:
+    server = SdkServer()
     yield server
     server.kill()
 
@@ -48,7 +48,7 @@ def entry(port: int) -> dict[str, Any]:
     return {"url": f"http://127.0.0.1:{port}/mcp", "headers": {"Authorization": f"Bearer {TOKEN}"}}
 
 
-def test_a_cancelled_task_cancels_its_call_at_the_server(served: Served, tmp_path: Path) -> None:
+def test_a_cancelled_task_cancels_its_call_at_the_server(sdk_server: SdkServer, tmp_path: Path) -> None:
     state = tmp_path / "state"
     ticks: list[float] = []
 
@@ -56,7 +56,7 @@ def test_a_cancelled_task_cancels_its_call_at_the_server(served: Served, tmp_pat
         ticks.append(done)
 
     async def cancel() -> None:
-        async with Client({"sdk": entry(served.port)}) as client:
+        async with Client({"sdk": entry(sdk_server.port)}) as client:
             answer = await client.call_tool("tick", {"times": 3, "seconds": 0.01}, progress=hear)
             assert (answer, ticks) == ({"result": "done"}, [0.0, 1.0, 2.0])
             call = asyncio.create_task(client.call_tool("wait", {"path": str(state)}))
@@ -71,27 +71,27 @@ def test_a_cancelled_task_cancels_its_call_at_the_server(served: Served, tmp_pat
     asyncio.run(asyncio.wait_for(cancel(), 20))
 
 
-def test_a_server_killed_during_a_call_is_told_of_and_reconnected(served: Served, tmp_path: Path) -> None:
+def test_a_server_killed_during_a_call_is_told_of_and_reconnected(sdk_server: SdkServer, tmp_path: Path) -> None:
     state = tmp_path / "state"
-    with Client({"sdk": entry(served.port)}) as client, ThreadPoolExecutor(1) as threads:
+    with Client({"sdk": entry(sdk_server.port)}) as client, ThreadPoolExecutor(1) as threads:
         assert client.call_tool("tick", {"times": 8, "seconds": 0.1}, timeout=0.6) == {"result": "done"}
         waits = threads.submit(client.call_tool, "wait", {"path": str(state)})
         eventually(state.exists)
-        served.kill()
+        sdk_server.kill()
         with pytest.raises(Unavailable, match=r"the server sdk died during wait: .*; it may have happened"):
             waits.result(20)
         for _ in range(6):  # the client's own tries are ever rarer
             with pytest.raises(Unavailable, match="the server sdk is not connected: All connection attempts failed"):
                 client.call_tool("who")
         assert not client.servers()["sdk"].connected
-        with old_server(served.port):  # another in its place, with another tool
+        with old_server(sdk_server.port):  # another in its place, with another tool
             assert threads.submit(client.call_tool, "count").result(5) == {"calls": 1}
 
 
 def test_a_server_that_forgot_the_session_is_asked_again_and_does_it_once() -> None:
     with old_server() as server, Client({"old": entry(server.server_port)}) as client:
         assert client.call_tool("count") == {"calls": 1}
-        server.start_anew()
+        server.forget_sessions()
         assert client.call_tool("count") == {"calls": 2}
         assert server.asked.count("initialize") == 2
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from crewhall.client import Client
-from crewhall.client.servers import Address, Command, Server, hidden, in_file, told
+from crewhall.client.servers import Address, Command, Server, hide_secrets, parse_servers, read_file
 from crewhall.errors import InvalidInput, NotFound
 
 TAKEN: list[tuple[Any, Server]] = [
@@ -47,7 +47,7 @@ REFUSED: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("entry", "server"), TAKEN)
 def test_a_server_is_told_in_any_of_these_ways(entry: Any, server: Server) -> None:
-    assert told({"x": entry}) == {"x": server}
+    assert parse_servers({"x": entry}) == {"x": server}
 
 
 @pytest.mark.parametrize(("entry", "words"), REFUSED)
@@ -60,9 +60,9 @@ def test_a_bad_entry_is_refused_with_its_field(entry: Any, words: str) -> None:
 
 def test_all_bad_entries_are_named_at_once() -> None:
     with pytest.raises(InvalidInput, match=r"a\.url: .*; b: .*"):
-        told({"a": {"url": "no"}, "b": "no", "good": ["true"]})
+        parse_servers({"a": {"url": "no"}, "b": "no", "good": ["true"]})
     with pytest.raises(InvalidInput, match="there are none"):
-        told({})
+        parse_servers({})
 
 
 def test_a_file_of_a_client_is_read_with_its_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,13 +73,13 @@ def test_a_file_of_a_client_is_read_with_its_variables(tmp_path: Path, monkeypat
     }
     path = tmp_path / ".mcp.json"
     path.write_text(json.dumps({"mcpServers": servers}))
-    assert told(in_file(path)) == {
+    assert parse_servers(read_file(path)) == {
         "hall": Address(url="http://127.0.0.1:3001/mcp", headers={"Authorization": "Bearer cr_1234567"})
     }
     assert repr(Client.from_file(path)) == "Client(hall=<http://127.0.0.1:3001/mcp>)"
     monkeypatch.delenv("HALL_TOKEN")
     with pytest.raises(InvalidInput, match=r"hall\.headers\.Authorization: the variable HALL_TOKEN is not set"):
-        in_file(path)
+        read_file(path)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"mcpServers": 3}', '{"mcpServers": {"a"'])
@@ -96,8 +96,8 @@ def test_what_is_secret_is_shown_nowhere() -> None:
     command = Command(command="/bin/npx", args=["--key", "sesame1"], env={"API_KEY": "sesame2", "HOST": "127.0.0.1"})
     address = Address(url="http://host:1/mcp?key=sesame3", headers={"Authorization": "Bearer sesame4"})
     assert repr({"a": command, "b": address}) == "{'a': <npx>, 'b': <http://host:1/mcp>}"
-    assert hidden(command, "sesame2 at 127.0.0.1") == "[hidden] at 127.0.0.1"
-    assert hidden(command, "bad key sesame1") == "bad key [hidden]"
-    assert hidden(Command(command="x", args=["plain1", "--token=sesame6"]), "plain1 sesame6") == "plain1 [hidden]"
-    assert hidden(address, "POST ?key=sesame3 with sesame4") == "POST ?[hidden] with [hidden]"
+    assert hide_secrets(command, "sesame2 at 127.0.0.1") == "[hidden] at 127.0.0.1"
+    assert hide_secrets(command, "bad key sesame1") == "bad key [hidden]"
+    assert hide_secrets(Command(command="x", args=["plain1", "--token=sesame6"]), "plain1 sesame6") == "plain1 [hidden]"
+    assert hide_secrets(address, "POST ?key=sesame3 with sesame4") == "POST ?[hidden] with [hidden]"
     assert "sesame" not in repr(Client({"a": {"command": "a", "env": {"API_KEY": "sesame5"}}}))

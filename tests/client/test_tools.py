@@ -3,14 +3,14 @@
 import pytest
 from mcp_types import Tool as McpTool
 
-from crewhall.client.tools import Tool, ambiguous, meant, parted, unknown
+from crewhall.client.tools import ServerTool, ambiguous_tool, matching_tools, split_name, unknown_tool
 
 TOOLS = [
-    Tool("hall", "task_list"),
-    Tool("hall", "claude_judge_review", aliases=("claude_review", "judge")),
-    Tool("ollama", "ollama_list"),
-    Tool("ollama", "task_list"),
-    Tool("odd", "judge"),
+    ServerTool("hall", "task_list"),
+    ServerTool("hall", "claude_judge_review", aliases=("claude_review", "judge")),
+    ServerTool("ollama", "ollama_list"),
+    ServerTool("ollama", "task_list"),
+    ServerTool("odd", "judge"),
 ]
 MEANT = [
     ("ollama_list", [("ollama", "ollama_list")]),
@@ -32,22 +32,22 @@ PARTED = [
 
 @pytest.mark.parametrize(("name", "found"), MEANT)
 def test_a_name_means_these_tools(name: str, found: list[tuple[str, str]]) -> None:
-    assert [(tool.server, tool.name) for tool in meant(TOOLS, name)] == found
+    assert [(tool.server, tool.name) for tool in matching_tools(TOOLS, name)] == found
 
 
 @pytest.mark.parametrize(("name", "parts"), PARTED)
 def test_a_server_may_stand_before_the_tool(name: str, parts: tuple[str, str] | None) -> None:
-    assert parted(name, ["hall", "ollama", "ollama.two"]) == parts
+    assert split_name(name, ["hall", "ollama", "ollama.two"]) == parts
 
 
 def test_refusals_name_what_could_be_meant() -> None:
-    both = ambiguous("task_list", meant(TOOLS, "task_list"))
+    both = ambiguous_tool("task_list", matching_tools(TOOLS, "task_list"))
     assert both.message == "'task_list' is a tool of hall and of ollama"
     assert both.hint == "Say which: 'hall.task_list' or 'ollama.task_list', or server='hall'."
-    missing = unknown("ollama.olama_list", TOOLS, ["hall", "ollama"])
+    missing = unknown_tool("ollama.olama_list", TOOLS, ["hall", "ollama"])
     assert missing.message == "there is no tool 'ollama.olama_list' in hall, ollama"
     assert missing.hint.startswith("Did you mean ollama_list")
-    assert "list_tools()" in unknown("zzz", TOOLS, ["hall"]).hint
+    assert "list_tools()" in unknown_tool("zzz", TOOLS, ["hall"]).hint
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ def test_refusals_name_what_could_be_meant() -> None:
 )
 def test_aliases_are_what_the_server_says_if_it_says_a_list(said: object, aliases: tuple[str, ...]) -> None:
     listed = McpTool(name="t", input_schema={"type": "object"}, _meta={"crewhall/aliases": said})
-    assert Tool.from_mcp("s", listed).aliases == aliases
+    assert ServerTool.from_mcp("s", listed).aliases == aliases

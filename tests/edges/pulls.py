@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from crewhall.fakehosts.github import GitHub
+from crewhall.fakehosts.github import FakeGitHub
 
 TOKEN = "ghp_theHubsOwnTokenForGitHub"
 FILES = [{"path": "checks/b.md", "content": "# B\n", "action": "create"}]
@@ -20,9 +20,9 @@ REPO = {"repo_owner": "octo", "repo_name": "ops"}
 
 
 @contextmanager
-def github(*repositories: str, **tokens: str) -> Iterator[GitHub]:
+def github(*repositories: str, **tokens: str) -> Iterator[FakeGitHub]:
     """A pretended GitHub with these repositories of octo's; it knows the hub's token, and others by their logins."""
-    with GitHub(tokens={TOKEN: "octocat", **{token: login for login, token in tokens.items()}}) as host:
+    with FakeGitHub(tokens={TOKEN: "octocat", **{token: login for login, token in tokens.items()}}) as host:
         for name in repositories or ("ops",):
             host.add_repository("octo", name, files={"checks/a.md": b"# A\n"})
         yield host
@@ -36,6 +36,6 @@ def change(title: str, count: int = 1, **more: Any) -> dict[str, Any]:
     return CHANGE | {"title": title, "files": files} | more
 
 
-def told_to_host(host: GitHub) -> set[str]:
+def told_to_host(host: FakeGitHub) -> set[str]:
     """The tokens that the host was shown."""
     return {exchange.headers["authorization"].split()[-1] for exchange in host.exchanges}

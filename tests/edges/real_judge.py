@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from crewhall.app import Hub, Origin, Stop
+from crewhall.app import Hub, Origin
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
+from crewhall.stop import Stop
 from tests.conftest import settings_for
 from tests.edges.claude import Json, Model, scripted
 from tests.npm import need

@@ -15,7 +15,8 @@ from crewhall.config import load
 from crewhall.edges.cli import main
 from crewhall.edges.cli.in_process import call_here
 from crewhall.errors import Conflict
-from crewhall.outside.clients.catalog import CLIENTS, Way
+from crewhall.families.project.open_worktrees import LISTENER
+from crewhall.outside.clients.catalog import CLIENTS, HallTransport
 from crewhall.outside.clients.settings_file import change
 from tests.blocks import blocks_of, run, shows
 from tests.conftest import Live, eventually
@@ -85,8 +86,8 @@ def backups(path: Path) -> list[str]:
 # What each client gets
 
 
-BRIDGE = Way(words=("/bin/crewhall", "mcp"), variables={"CREWHALL_TOKEN": "t"})
-URL = Way(url="http://h/mcp", headers={"Authorization": "Bearer t"})
+BRIDGE = HallTransport(words=("/bin/crewhall", "mcp"), variables={"CREWHALL_TOKEN": "t"})
+URL = HallTransport(url="http://h/mcp", headers={"Authorization": "Bearer t"})
 SPLIT = {"command": "/bin/crewhall", "args": ["mcp"], "env": {"CREWHALL_TOKEN": "t"}}
 BEARER = {"Authorization": "Bearer t"}
 HTTP = {"type": "http", "url": "http://h/mcp", "headers": BEARER}
@@ -485,8 +486,8 @@ def test_a_worktree_is_served_wherever_the_client_starts(lab: Lab) -> None:
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_a_worktree_that_is_not_served_yet_is_told_why(lab: Lab, live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    eventually(lambda: live.hub.servers)
-    live.hub.servers = None  # as in every hub of a machine but one
+    eventually(lambda: live.hub.state(LISTENER).servers)
+    live.hub.state(LISTENER).servers = None  # as in every hub of a machine but one
     monkeypatch.setenv("CREWHALL_HOME", str(announce(live)))
     shop = make_repository(lab.home.with_name("shop")).root
     refused = lab.config("--client vscode --worktree ../shop --url", exit_code=7)

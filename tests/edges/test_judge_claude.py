@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from crewhall.app import Stop
 from crewhall.errors import Cancelled
+from crewhall.stop import Stop
 from tests.edges.claude import Json
 from tests.edges.real_judge import CONTRACT, MODEL, Judge, contract_in, judging, verdict
 from tests.families.work.halls import planned, task

@@ -19,7 +19,7 @@ from prometheus_client.samples import Sample
 from starlette.applications import Starlette
 
 from crewhall import __version__
-from crewhall.app import Call, Hub, Stop
+from crewhall.app import Call, Hub
 from crewhall.edges.http import metrics
 from crewhall.edges.http.metrics import Metrics
 from crewhall.edges.hub.dispatch import Door
@@ -27,6 +27,7 @@ from crewhall.errors import Cancelled, Failure, Unavailable
 from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR, operator_token
 from crewhall.meter import BUCKETS, Meter
+from crewhall.stop import Stop
 from crewhall.store import calls
 from crewhall.tool import Family, Registry
 from tests.conftest import BOTH, Clock, Live, eventually

@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, s
 
 from crewhall.app import Origin
 from crewhall.edges.http import feed as live_edge
+from crewhall.families.project.open_worktrees import LISTENER
 from crewhall.identity import OPERATOR
 from tests.conftest import Clock, Live, eventually
 from tests.edges.conftest import SharedHubs
@@ -341,7 +342,7 @@ def test_open_worktrees_are_shown_with_where_they_are_served(live: Live, visit: 
     page = visit(live).sign_in()
     expect(page.get_by_text("None is open")).to_be_visible()
     (tmp_path / "shop").mkdir()
-    eventually(lambda: live.hub.servers)
+    eventually(lambda: live.hub.state(LISTENER).servers)
     url = call(live, "worktree_open", path=str(tmp_path / "shop"))["url"]
     row = page.get_by_role("region", name="Open worktrees").get_by_role("row").nth(1)
     expect(row).to_contain_text(str(tmp_path / "shop"))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from crewhall.families.project.open_worktrees import LISTENER
 from tests.conftest import Live, eventually
 from tests.edges.stdio import Stdio
 from tests.edges.test_worktrees import rpc
@@ -43,7 +44,7 @@ def tree(tmp_path: Path) -> Path:
 def ways(live: Live, tree: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Ask]]:
     """By the worktree's own server in three eras, by REST, by a command, and by a bridge that runs there."""
     monkeypatch.chdir(tree)
-    eventually(lambda: live.hub.servers)
+    eventually(lambda: live.hub.state(LISTENER).servers)
     announce(live)
     where = {"X-Crewhall-Directory": urllib.parse.quote(str(tree))}
     opened = http.post(f"{live.url}/api/v1/worktree/open", json={}, headers=where).json()

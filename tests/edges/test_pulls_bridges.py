@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from crewhall.fakehosts.faults import Fault
-from crewhall.fakehosts.gitea import Gitea
-from crewhall.fakehosts.github import GitHub
+from crewhall.fakehosts.gitea import FakeGitea
+from crewhall.fakehosts.github import FakeGitHub
 from crewhall.families.pulls.family import pulls
 from tests.conftest import Agent, Live
 from tests.edges.forked import Bridge
@@ -24,13 +24,13 @@ Start = Callable[..., Stdio]
 
 
 @pytest.fixture
-def host() -> Iterator[GitHub]:
+def host() -> Iterator[FakeGitHub]:
     with github(ada=ADA, bob=BOB) as host:
         yield host
 
 
 @pytest.fixture
-def live(serve: Callable[..., Live], host: GitHub) -> Live:
+def live(serve: Callable[..., Live], host: FakeGitHub) -> Live:
     return serve(pulls__github_url=host.url, pulls__github_token=TOKEN, pulls__pause=0.001)
 
 
@@ -59,7 +59,9 @@ TIERS: dict[str | None, int] = {None: 1, "": 1, "1": 1, "2": 2, "3": 3, " 3 ": 3
 UNFILLED = ("${CLAUDEOPS_TIER}", "${CLAUDEOPS_TIER:-}")
 
 
-def test_the_tier_is_what_the_bridges_environment_says_and_1_when_it_says_nothing(start: Start, host: GitHub) -> None:
+def test_the_tier_is_what_the_bridges_environment_says_and_1_when_it_says_nothing(
+    start: Start, host: FakeGitHub
+) -> None:
     told = TIERS | dict.fromkeys(UNFILLED, 1)
     clients = {text: start(**({} if text is None else {"CLAUDEOPS_TIER": text})) for text in told}
     for text, tier in told.items():
@@ -87,7 +89,7 @@ def test_an_agents_token_and_the_operators_count_for_less_than_the_environment(l
         assert start(CREWHALL_TOKEN=live.token, **told).call("pulls_health")["tier"] == tier
 
 
-def test_a_dry_run_of_one_client_sends_nothing_while_another_does(start: Start, host: GitHub) -> None:
+def test_a_dry_run_of_one_client_sends_nothing_while_another_does(start: Start, host: FakeGitHub) -> None:
     dry = {text: start(CLAUDEOPS_TIER="3", CLAUDEOPS_DRY_RUN=text, GITHUB_TOKEN=ADA) for text in ("1", "true", "no")}
     wet = {text: start(CLAUDEOPS_TIER="3", CLAUDEOPS_DRY_RUN=text, GITHUB_TOKEN=BOB) for text in ("0", "false", "")}
     host.fail(Fault(method="POST", path="/pulls$", kind="slow", seconds=0.2, times=3))
@@ -104,7 +106,7 @@ def test_a_dry_run_of_one_client_sends_nothing_while_another_does(start: Start, 
     assert told_to_host(host) == {BOB}, "not one request was made for those in dry run"
 
 
-def test_a_clients_token_is_used_for_its_own_calls_alone(start: Start, host: GitHub) -> None:
+def test_a_clients_token_is_used_for_its_own_calls_alone(start: Start, host: FakeGitHub) -> None:
     clients = {"ada": start(GITHUB_TOKEN=ADA), "bob": start(GITHUB_TOKEN=BOB), "octocat": start(GITHUB_TOKEN="${X}")}
     tokens = {"ada": ADA, "bob": BOB, "octocat": TOKEN}
     for name in ("ada", "bob", "octocat", "ada", "octocat"):
@@ -117,12 +119,12 @@ def test_a_clients_token_is_used_for_its_own_calls_alone(start: Start, host: Git
 
 
 def test_a_hub_that_a_bridge_started_has_nothing_of_that_bridges_and_tells_no_token(
-    database: str, tmp_path: Path, host: GitHub
+    database: str, tmp_path: Path, host: FakeGitHub
 ) -> None:
     """Two tokens of a client, one of the hub's own: in no log at its loudest, no notice, no table and no answer."""
     home, hubs, theirs = tmp_path / "hall", "gt_theHubsOwnToken", "gt_theClientsOwnToken"
     home.mkdir()
-    with Gitea(tokens={hubs: "hub", theirs: "ada"}) as gitea, ExitStack() as stack:
+    with FakeGitea(tokens={hubs: "hub", theirs: "ada"}) as gitea, ExitStack() as stack:
         for owner in ("octo", "hub"):
             gitea.add_repository(owner, "ops", files={"checks/a.md": b"# A\n"})
         settings = f'github_url = "{host.url}"\ngitea_url = "{gitea.url}"\ngitea_token = "{hubs}"\npause = "1ms"\n'

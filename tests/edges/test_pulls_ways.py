@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crewhall.fakehosts.faults import Fault
-from crewhall.fakehosts.github import GitHub
+from crewhall.fakehosts.github import FakeGitHub
 from crewhall.families.all import registry
 from tests.conftest import Agent, Live
 from tests.edges.forked import Bridge
@@ -60,13 +60,13 @@ def by_prs(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict
 
 
 @pytest.fixture
-def host() -> Iterator[GitHub]:
+def host() -> Iterator[FakeGitHub]:
     with github("ops", *WAYS) as host:
         yield host
 
 
 @pytest.fixture
-def live(serve: Callable[..., Live], host: GitHub) -> Live:
+def live(serve: Callable[..., Live], host: FakeGitHub) -> Live:
     return serve(pulls__github_url=host.url, pulls__github_token=TOKEN, pulls__pause=0.001)
 
 
@@ -131,7 +131,7 @@ def test_the_script_has_good_and_bad_calls_of_every_tool_of_the_family(live: Liv
 # The route that the seed asks for
 
 
-def test_what_is_wrong_at_the_seeds_route_is_refused_and_nothing_is_sent(live: Live, host: GitHub) -> None:
+def test_what_is_wrong_at_the_seeds_route_is_refused_and_nothing_is_sent(live: Live, host: FakeGitHub) -> None:
     url, mine = f"{live.url}/api/v1/prs", {"Authorization": f"Bearer {live.token}"}
     for method in ("PUT", "PATCH", "DELETE"):
         refused(live, http.request(method, url, json=CHANGE, headers=mine), 405, "INVALID_INPUT")
@@ -152,7 +152,7 @@ def test_what_is_wrong_at_the_seeds_route_is_refused_and_nothing_is_sent(live: L
     assert host.exchanges == []
 
 
-def test_the_seeds_route_is_in_openapi_and_takes_head(live: Live, host: GitHub) -> None:
+def test_the_seeds_route_is_in_openapi_and_takes_head(live: Live, host: FakeGitHub) -> None:
     paths = http.get(f"{live.url}/api/openapi.json").json()["paths"]
     assert set(paths["/api/v1/prs"]) == {"post", "get"}
     for method, tool in (("post", "create"), ("get", "list")):
@@ -173,7 +173,7 @@ RAISING = (
 )
 
 
-def test_no_header_raises_a_tier(serve: Callable[..., Live], host: GitHub) -> None:
+def test_no_header_raises_a_tier(serve: Callable[..., Live], host: FakeGitHub) -> None:
     """Whoever asks by HTTP: an agent, a process of the operator's, the operator's token where that has tier 2."""
     live = serve(pulls__github_url=host.url, pulls__github_token=TOKEN, pulls__operator_tier=2, pulls__dry_run="yes")
     for token, tier in ((Agent(live.hub).token, 1), (None, 1), (live.token, 2)):
@@ -196,7 +196,7 @@ def by_header(live: Live, edge: str, headers: dict[str, str]) -> dict[str, Any]:
     return told
 
 
-def test_an_agent_names_no_host_and_no_token_by_a_header(live: Live, host: GitHub) -> None:
+def test_an_agent_names_no_host_and_no_token_by_a_header(live: Live, host: FakeGitHub) -> None:
     """Else it could have the hub call any address. The operator may: the command line does."""
     own = {"GITHUB_TOKEN": "ghp_mine", "GITEA_URL": host.url, "GITEA_TOKEN": "gt_mine"}
     told = {"X-Crewhall-Variables": urllib.parse.quote(json.dumps(own))}
@@ -214,7 +214,7 @@ def test_a_header_that_says_nothing_is_passed_over(live: Live) -> None:
         assert by_header(live, "rest", headers)["tier"] == 3, text
 
 
-def test_checks_that_a_token_may_not_see_are_unknown_and_the_rest_is_told(live: Live, host: GitHub) -> None:
+def test_checks_that_a_token_may_not_see_are_unknown_and_the_rest_is_told(live: Live, host: FakeGitHub) -> None:
     """GitHub's fine-grained tokens have no permission for the checks of a private repository."""
     by_rest(live, "create_pr", CHANGE, live.token)
     words = {"message": "Resource not accessible by personal access token"}
@@ -227,7 +227,7 @@ def test_checks_that_a_token_may_not_see_are_unknown_and_the_rest_is_told(live: 
 # The command line
 
 
-def test_a_commands_own_environment_holds_it_back(live: Live, host: GitHub, tmp_path: Path) -> None:
+def test_a_commands_own_environment_holds_it_back(live: Live, host: FakeGitHub, tmp_path: Path) -> None:
     (tmp_path / "files.json").write_text(json.dumps(CHANGE["files"]))
     title, text = CHANGE["title"], CHANGE["body"]
     words = ["pr", "create", "octo", "ops", title, text, f"@{tmp_path / 'files.json'}", "check"]

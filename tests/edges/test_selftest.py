@@ -152,7 +152,7 @@ from importlib.machinery import PathFinder
 class Finder:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name != "crewhall.families.work.claims":
+        if name != "crewhall.families.work.claim.leases":
             return None
         spec = PathFinder.find_spec(name, path)
         run = spec.loader.exec_module

@@ -21,6 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 from crewhall.app import Call, Origin
 from crewhall.edges.worktree import server
 from crewhall.errors import Failure
+from crewhall.families.project.open_worktrees import LISTENER
 from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR
 from crewhall.store import calls
@@ -73,7 +74,7 @@ def start(serve: Callable[..., Live], first_port: int) -> Callable[..., Live]:
 
     def ready(**more: Any) -> Live:
         live = serve(**{"project__port": first_port} | more)
-        eventually(lambda: live.hub.servers)
+        eventually(lambda: live.hub.state(LISTENER).servers)
         return live
 
     return ready
@@ -83,7 +84,7 @@ def start(serve: Callable[..., Live], first_port: int) -> Callable[..., Live]:
 def standing_hub(shared_hubs: SharedHubs, first_port: int) -> Live:
     """One hub for the tests that ask a worktree's server for what it does not do, or open nothing; it is on SQLite."""
     live = shared_hubs.find("hall", "sqlite", project__port=first_port)
-    eventually(lambda: live.hub.servers)
+    eventually(lambda: live.hub.state(LISTENER).servers)
     return live
 
 
@@ -484,13 +485,13 @@ def test_of_two_hubs_one_serves_and_the_other_goes_on_when_it_ends(
     first = start()
     second = serve(project__port=first_port)
     port = port_of(first, trees[0])
-    assert port_of(second, trees[0]) == port and second.hub.servers is None
+    assert port_of(second, trees[0]) == port and second.hub.state(LISTENER).servers is None
     late = opened(second, trees[1])
     assert late["mcp"]["server_running"] is False, "the first hub looks at its next tick"
     first.hub.do_chores()
     assert port_of(second, trees[1]) == first_port + 1
     first.stop()
-    eventually(lambda: second.hub.servers)
+    eventually(lambda: second.hub.state(LISTENER).servers)
     assert eventually(lambda: opened(second, trees[0])["mcp"]["server_running"])
     assert port_of(second, trees[0]) == port
 
@@ -508,7 +509,7 @@ def test_a_directory_above_that_is_swapped_leads_nobody_elsewhere(start: Callabl
         assert read(port, "name.txt")["code"] == "INVALID_STATE"
     above.unlink()
     (tmp_path / "elsewhere").rename(above)
-    live.hub.servers.settle()  # type: ignore[union-attr]
+    live.hub.state(LISTENER).servers.settle()  # type: ignore[union-attr]
     assert read(port_of(live, above / "tree"), "name.txt")["content"] == "elsewhere", "it is served as what it is now"
 
 
@@ -519,11 +520,11 @@ def test_a_directory_that_is_gone_is_told_and_served_again_when_it_is_back(
     live = start()
     port = port_of(live, trees[0])
     trees[0].rename(trees[0].with_name("away"))
-    live.hub.servers.settle()  # type: ignore[union-attr]
+    live.hub.state(LISTENER).servers.settle()  # type: ignore[union-attr]
     state = ask(live, "worktree_list")["worktrees"][0]["mcp"]
     assert state["server_running"] is False and str(trees[0]) in state["last_error"] and is_free(port)
     trees[0].symlink_to(trees[1])
-    live.hub.servers.settle()  # type: ignore[union-attr]
+    live.hub.state(LISTENER).servers.settle()  # type: ignore[union-attr]
     assert ask(live, "worktree_list")["worktrees"][0]["mcp"]["server_running"] is False, "nor by a link to elsewhere"
     trees[0].unlink()
     trees[0].with_name("away").rename(trees[0])
@@ -554,7 +555,7 @@ def test_a_workspaces_worktree_is_opened_and_closed_with_it(start: Callable[...,
 def test_a_running_call_may_finish_and_one_that_does_not_is_ended(
     start: Callable[..., Live], trees: list[Path]
 ) -> None:
-    family = Family("slow", "", "crewhall.families.project")
+    family = Family("slow", "", "tests.edges")
     begun, ended, proceed = threading.Event(), threading.Event(), threading.Event()
 
     @family.tool("slow_wait", long=True, profiles=("worktree",))

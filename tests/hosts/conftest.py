@@ -12,25 +12,24 @@ from typing import Any
 
 import pytest
 
-from crewhall.app import Stop
 from crewhall.errors import Failure
 from crewhall.fakehosts import faults
 from crewhall.fakehosts.faults import Fault
-from crewhall.fakehosts.gitea import Gitea as PretendedGitea
-from crewhall.fakehosts.github import GitHub as PretendedGitHub
-from crewhall.fakehosts.host import Exchange, Limit
-from crewhall.fakehosts.host import Host as PretendedHost
+from crewhall.fakehosts.gitea import FakeGitea
+from crewhall.fakehosts.github import FakeGitHub
+from crewhall.fakehosts.host import Exchange, FakeHost, Limit
 from crewhall.outside.hosting import gitea as gitea_module
 from crewhall.outside.hosting import github as github_module
 from crewhall.outside.hosting.host import Host
-from crewhall.outside.hosting.model import Change, FileChange, Repository
+from crewhall.outside.hosting.model import BranchChange, FileChange, HostRepository
 from crewhall.outside.hosting.wire import Access, Patience
+from crewhall.stop import Stop
 from tests.hosts.descriptions import HostName, problems
 
 NAMES: tuple[HostName, ...] = ("github", "gitea")
 TOKEN = "ghp_Secret0123456789"
 TINY = 0.0001
-HERE = Repository("octo", "ops", "main")
+HERE = HostRepository("octo", "ops", "main")
 BRANCH, MARK = "claude-ops/check/disk-space", "Crewhall-Pull: pl_1"
 FILES = {"README.md": b"Hello\n", "checks/a.md": b"a\n", "checks/deep/b.md": b"b\n", "run.sh": b"#!/bin/sh\n"}
 FILES |= {"link": b"README.md", "module": b"a submodule's place"}
@@ -49,8 +48,8 @@ def delete(path: str) -> FileChange:
     return FileChange(path, "delete")
 
 
-def changing(*files: FileChange, base: str = "main", branch: str = BRANCH) -> Change:
-    return Change(base, branch, f"Check the disks\n\n{MARK}", MARK, files)
+def branch_change(*files: FileChange, base: str = "main", branch: str = BRANCH) -> BranchChange:
+    return BranchChange(base, branch, f"Check the disks\n\n{MARK}", MARK, files)
 
 
 def failure_of(act: Callable[[], Any]) -> Failure:
@@ -62,16 +61,16 @@ def failure_of(act: Callable[[], Any]) -> Failure:
     return failure
 
 
-def said(body: object, status: int = 200, **more: object) -> Fault:
+def response_fault(body: object, status: int = 200, **more: object) -> Fault:
     """An answer of any shape: it goes out as text, so that it is not held against the description."""
     headers = faults.JSON | {str(name).replace("_", "-"): str(value) for name, value in more.items()}
     return Fault(status=status, headers=headers, body=body if isinstance(body, str) else json.dumps(body))
 
 
-class Place:
+class HostSite:
     """A pretended host with the repository octo/ops on it, and ways to reach it."""
 
-    def __init__(self, name: HostName, fake: PretendedHost) -> None:
+    def __init__(self, name: HostName, fake: FakeHost) -> None:
         self.name, self.fake = name, fake
         self.title = {"github": "GitHub", "gitea": "Gitea"}[name]
         self.repo = fake.add_repository("octo", "ops", FILES, modes=MODES)
@@ -93,51 +92,51 @@ class Place:
         return kind(access, patience)
 
     @property
-    def asked(self) -> list[tuple[str, str]]:
+    def requests(self) -> list[tuple[str, str]]:
         """What was asked of it: method and path below the repository."""
         return [(one.method, one.path.removeprefix("/repos/octo/ops")) for one in self.fake.exchanges]
 
 
-def against(name: HostName, exchanges: list[Exchange]) -> list[str]:
+def description_problems(name: HostName, exchanges: list[Exchange]) -> list[str]:
     """What the description has against any of them."""
     return [one for exchange in exchanges for one in problems(name, exchange)]
 
 
 @pytest.fixture
-def place() -> Iterator[Callable[..., Place]]:
+def place() -> Iterator[Callable[..., HostSite]]:
     """Places, as many as a test needs: `place("github")`, `place("gitea", page=10, tree=3)`."""
     with ExitStack() as stack:
-        made: list[Place] = []
+        made: list[HostSite] = []
 
-        def make(name: HostName, page: int = 50, tree: int = 1000) -> Place:
-            kind: type[PretendedGitHub | PretendedGitea] = PretendedGitHub if name == "github" else PretendedGitea
+        def make(name: HostName, page: int = 50, tree: int = 1000) -> HostSite:
+            kind: type[FakeGitHub | FakeGitea] = FakeGitHub if name == "github" else FakeGitea
             fake = stack.enter_context(kind(tokens={TOKEN: "octocat"}, limit=Limit(page, tree)))
-            made.append(Place(name, fake))
+            made.append(HostSite(name, fake))
             return made[-1]
 
         yield make
-    found = [one for each in made for one in against(each.name, each.fake.exchanges)]
+    found = [one for each in made for one in description_problems(each.name, each.fake.exchanges)]
     assert not found, "\n".join(found)
 
 
 @pytest.fixture
-def github(place: Callable[..., Place]) -> Place:
+def github(place: Callable[..., HostSite]) -> HostSite:
     return place("github", page=100, tree=100_000)
 
 
 @pytest.fixture
-def gitea(place: Callable[..., Place]) -> Place:
+def gitea(place: Callable[..., HostSite]) -> HostSite:
     return place("gitea")
 
 
 @pytest.fixture(params=NAMES)
-def pretend(request: pytest.FixtureRequest) -> Place:
+def pretend(request: pytest.FixtureRequest) -> HostSite:
     """Each of the two, one after the other."""
-    found: Place = request.getfixturevalue(request.param)
+    found: HostSite = request.getfixturevalue(request.param)
     return found
 
 
 @pytest.fixture
-def host(pretend: Place) -> Iterator[Host]:
+def host(pretend: HostSite) -> Iterator[Host]:
     with pretend.host() as found:
         yield found

@@ -38,7 +38,7 @@ def problems(host: HostName, exchange: Exchange) -> list[str]:
     """What the host's description has against a request and its answer; nothing is said of a dropped answer."""
     if not HERE:
         return []
-    description = described(host)
+    description = load_description(host)
     found = description.find(exchange.method, exchange.path)
     if found is None:
         return [f"no path for {exchange.method} {exchange.path}"]
@@ -58,7 +58,7 @@ class Found:
 
 
 @cache
-def described(host: HostName) -> "Description":
+def load_description(host: HostName) -> "Description":
     return Description(host, json.loads((PLACE / f"{host}-openapi.json").read_bytes()))
 
 

@@ -12,20 +12,20 @@ from crewhall.fakehosts.faults import Fault
 from crewhall.outside.hosting import gitea as gitea_module
 from crewhall.outside.hosting import github as github_module
 from crewhall.outside.hosting.host import Host
-from crewhall.outside.hosting.model import Check, Limits, PullFile, Review
-from tests.hosts.conftest import BRANCH, HERE, Place, changing, create, delete, failure_of, update
+from crewhall.outside.hosting.model import Check, Limits, PullFile, PullReview
+from tests.hosts.conftest import BRANCH, HERE, HostSite, branch_change, create, delete, failure_of, update
 from tests.sizes import size
 
 LABELS = ("claude-ops", "automated")
 
 
 def open_one(host: Host, title: str = "Check the disks") -> int:
-    host.commit(HERE, changing(create("checks/new.md")))
+    host.commit(HERE, branch_change(create("checks/new.md")))
     return host.create_pull(HERE, BRANCH, "main", title, "Why,\nand how").number
 
 
-def test_a_pull_is_created_and_told(pretend: Place, host: Host) -> None:
-    sha = host.commit(HERE, changing(create("checks/new.md")))
+def test_a_pull_is_created_and_told(pretend: HostSite, host: Host) -> None:
+    sha = host.commit(HERE, branch_change(create("checks/new.md")))
     made = host.create_pull(HERE, BRANCH, "main", "Größer \U0001f600", "Why,\nand how")
     kept = pretend.repo.pulls[made.number]
     assert (kept.title, kept.body, kept.head, kept.base) == ("Größer \U0001f600", "Why,\nand how", BRANCH, "main")
@@ -36,8 +36,8 @@ def test_a_pull_is_created_and_told(pretend: Place, host: Host) -> None:
     assert host.create_pull(HERE, BRANCH, "main", "Again", "").number == made.number, "a second one is never made"
 
 
-def test_a_pull_that_the_host_does_not_accept_is_refused_in_its_words(pretend: Place, host: Host) -> None:
-    host.commit(HERE, changing(create("checks/new.md")))
+def test_a_pull_that_the_host_does_not_accept_is_refused_in_its_words(pretend: HostSite, host: Host) -> None:
+    host.commit(HERE, branch_change(create("checks/new.md")))
     nowhere = failure_of(lambda: host.create_pull(HERE, BRANCH, "dev", "T", ""))
     nothing = failure_of(lambda: host.create_pull(HERE, "main", "main", "T", ""))
     if pretend.name == "github":
@@ -49,7 +49,7 @@ def test_a_pull_that_the_host_does_not_accept_is_refused_in_its_words(pretend: P
     assert nothing.code == "INVALID_INPUT" and not pretend.repo.pulls
 
 
-def test_the_open_pull_of_a_branch_is_found_among_others(pretend: Place, host: Host) -> None:
+def test_the_open_pull_of_a_branch_is_found_among_others(pretend: HostSite, host: Host) -> None:
     repo = pretend.repo
     assert host.open_pull(HERE, BRANCH, "main") is None
     repo.add_commit("dev", {"dev.md": b""})
@@ -67,7 +67,7 @@ def test_the_open_pull_of_a_branch_is_found_among_others(pretend: Place, host: H
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 40])
-def test_the_open_pulls_of_some_branches_take_few_requests(pretend: Place, host: Host, count: int) -> None:
+def test_the_open_pulls_of_some_branches_take_few_requests(pretend: HostSite, host: Host, count: int) -> None:
     names = [f"{BRANCH}-{number}" for number in range(count)]
     for name in names[::2]:
         pretend.repo.add_pull(title="Ours", head=name)
@@ -80,16 +80,16 @@ def test_the_open_pulls_of_some_branches_take_few_requests(pretend: Place, host:
 
 
 @pytest.mark.parametrize("of_fork", [{"full_name": "eve/ops"}, None], ids=["a fork", "a fork that is gone"])
-def test_a_fork_with_the_same_branch_is_not_ours(pretend: Place, host: Host, of_fork: Any) -> None:
+def test_a_fork_with_the_same_branch_is_not_ours(pretend: HostSite, host: Host, of_fork: Any) -> None:
     pretend.repo.add_pull(title="Theirs", head=BRANCH)
-    shown = deepcopy(host.session.ask("GET", "/repos/octo/ops/pulls").body)
+    shown = deepcopy(host.session.request("GET", "/repos/octo/ops/pulls").body)
     shown[0]["head"]["repo"] = of_fork and {**shown[0]["head"]["repo"], **of_fork}
     shown[0]["head"]["label"] = f"eve:{BRANCH}"
     pretend.fake.fail(Fault(path="/pulls$", status=200, headers=faults.JSON, body=json.dumps(shown)))
     assert host.open_pull(HERE, BRANCH, "main") is None
 
 
-def test_labels_are_made_when_they_are_new(pretend: Place, host: Host) -> None:
+def test_labels_are_made_when_they_are_new(pretend: HostSite, host: Host) -> None:
     pretend.repo.add_label("automated", "00ff00")
     number = open_one(host)
     for _ in range(2):
@@ -100,7 +100,7 @@ def test_labels_are_made_when_they_are_new(pretend: Place, host: Host) -> None:
     assert sorted(host.pull(HERE, number).pull.labels) == sorted(LABELS)
 
 
-def test_of_two_labels_with_one_name_gitea_gets_the_older(gitea: Place) -> None:
+def test_of_two_labels_with_one_name_gitea_gets_the_older(gitea: HostSite) -> None:
     for _ in range(2):
         gitea.repo.add_label("automated")
     gitea.repo.label_list.reverse()
@@ -109,14 +109,14 @@ def test_of_two_labels_with_one_name_gitea_gets_the_older(gitea: Place) -> None:
     assert [one.id for one in gitea.repo.pulls[1].labelled] == [min(one.id for one in gitea.repo.label_list)]
 
 
-def test_a_label_beyond_the_first_page_is_not_made_again(pretend: Place, host: Host) -> None:
+def test_a_label_beyond_the_first_page_is_not_made_again(pretend: HostSite, host: Host) -> None:
     for number in range(130):
         pretend.repo.add_label(f"l{number}")
     host.label(HERE, open_one(host), ["l129", "l64", "new"])
     assert len(pretend.repo.label_list) == 131 and sorted(pretend.repo.pulls[1].labels) == ["l129", "l64", "new"]
 
 
-def test_pulls_are_listed_by_state_newest_first(pretend: Place, host: Host) -> None:
+def test_pulls_are_listed_by_state_newest_first(pretend: HostSite, host: Host) -> None:
     for number, state in enumerate(("open", "closed", "merged") * 3):
         is_in = "open" if state == "open" else "closed"
         pretend.repo.add_pull(title="T", head=f"b{number}", state=is_in, merged=state == "merged", draft=number == 0)
@@ -127,7 +127,7 @@ def test_pulls_are_listed_by_state_newest_first(pretend: Place, host: Host) -> N
     assert [one.number for one in found["all"] if one.draft] == [1] and found["all"][0].merged_at
 
 
-def test_a_thousand_pulls_are_listed(pretend: Place, host: Host) -> None:
+def test_a_thousand_pulls_are_listed(pretend: HostSite, host: Host) -> None:
     """So many in `make soak`: otherwise as many as take several pages."""
     many = size(300, 1000)
     for number in range(many):
@@ -137,7 +137,7 @@ def test_a_thousand_pulls_are_listed(pretend: Place, host: Host) -> None:
     del pretend.fake.exchanges[2:]  # two pages are held against the description
 
 
-def test_a_pull_that_is_opened_while_a_list_is_read_shows_none_twice(pretend: Place, host: Host) -> None:
+def test_a_pull_that_is_opened_while_a_list_is_read_shows_none_twice(pretend: HostSite, host: Host) -> None:
     for number in range(120):
         pretend.repo.add_pull(title=f"P{number}", head=f"b{number}")
     listed = host.pulls(HERE, "open")
@@ -146,14 +146,14 @@ def test_a_pull_that_is_opened_while_a_list_is_read_shows_none_twice(pretend: Pl
     assert [one.number for one in (first, *listed)] == list(range(120, 0, -1))
 
 
-def test_pulls_are_read_no_further_than_needed(pretend: Place, host: Host) -> None:
+def test_pulls_are_read_no_further_than_needed(pretend: HostSite, host: Host) -> None:
     for number in range(120):
         pretend.repo.add_pull(title=f"P{number}", head=f"b{number}")
     assert next(host.pulls(HERE, "open")).number == 120 and len(pretend.fake.exchanges) == 1
 
 
 @pytest.mark.parametrize("count", [0, 1, 10, 20, 21])
-def test_a_host_with_small_pages_is_read_to_its_end(place: Callable[..., Place], count: int) -> None:
+def test_a_host_with_small_pages_is_read_to_its_end(place: Callable[..., HostSite], count: int) -> None:
     there = place("gitea", page=10)
     for number in range(count):
         there.repo.add_pull(title=f"P{number}", head=f"b{number}")
@@ -161,14 +161,14 @@ def test_a_host_with_small_pages_is_read_to_its_end(place: Callable[..., Place],
         assert [one.number for one in host.pulls(HERE, "all")] == list(range(count, 0, -1))
 
 
-def test_a_pull_with_all_about_it_over_many_pages(pretend: Place, host: Host) -> None:
+def test_a_pull_with_all_about_it_over_many_pages(pretend: HostSite, host: Host) -> None:
     repo, words = pretend.repo, {"github": "CHANGES_REQUESTED", "gitea": "REQUEST_CHANGES"}[pretend.name]
     repo.add_commit("main", {f"old/{number}.md": b"1\n" for number in range(120)})
     files = [create(f"new/{number}.md", b"1\n2\n") for number in range(120)]
     files += [update(f"old/{number}.md") for number in range(60)] + [
         delete(f"old/{number}.md") for number in range(60, 120)
     ]
-    sha = host.commit(HERE, changing(*files))
+    sha = host.commit(HERE, branch_change(*files))
     number = host.create_pull(HERE, BRANCH, "main", "All", "").number
     for count in range(130):
         repo.add_review(number, user=f"u{count}", state=words if count % 2 else "APPROVED")
@@ -187,7 +187,7 @@ def test_a_pull_with_all_about_it_over_many_pages(pretend: Place, host: Host) ->
     assert found.files[0] == PullFile("new/0.md", "create", 3, 0)
 
 
-def test_a_pull_with_nothing_about_it(pretend: Place, host: Host) -> None:
+def test_a_pull_with_nothing_about_it(pretend: HostSite, host: Host) -> None:
     number = open_one(host)
     pretend.repo.pulls[number].mergeable = False
     found = host.pull(HERE, number)
@@ -195,7 +195,7 @@ def test_a_pull_with_nothing_about_it(pretend: Place, host: Host) -> None:
     assert failure_of(lambda: host.pull(HERE, 99)).code == "NOT_FOUND"
 
 
-def test_checks_that_the_token_may_not_see_are_said_to_be_hidden(pretend: Place, host: Host) -> None:
+def test_checks_that_the_token_may_not_see_are_said_to_be_hidden(pretend: HostSite, host: Host) -> None:
     number = open_one(host)
     pretend.fake.fail(Fault(path="/(status|check-runs)$", status=403))
     found = host.pull(HERE, number)
@@ -204,7 +204,7 @@ def test_checks_that_the_token_may_not_see_are_said_to_be_hidden(pretend: Place,
 
 
 @pytest.mark.parametrize("nothing", ["", "null\n"])
-def test_forgejo_says_nothing_of_a_commit_without_statuses(gitea: Place, nothing: str) -> None:
+def test_forgejo_says_nothing_of_a_commit_without_statuses(gitea: HostSite, nothing: str) -> None:
     gitea.fake.fail(Fault(path="/status$", status=200, body=nothing, times=9))
     with gitea.host() as host:
         assert host.pull(HERE, open_one(host)).checks == []
@@ -213,7 +213,7 @@ def test_forgejo_says_nothing_of_a_commit_without_statuses(gitea: Place, nothing
 REVIEWS = {"APPROVED": "approved", "COMMENT": "commented", "REQUEST_REVIEW": "requested", "PENDING": "pending"}
 
 
-def test_reviews_have_the_same_words_on_both(gitea: Place, github: Place) -> None:
+def test_reviews_have_the_same_words_on_both(gitea: HostSite, github: HostSite) -> None:
     for state in REVIEWS:
         gitea.repo.add_pull(title="T", head=BRANCH)
         gitea.repo.add_review(len(gitea.repo.pulls), user="ada", state=state)
@@ -228,10 +228,10 @@ def test_reviews_have_the_same_words_on_both(gitea: Place, github: Place) -> Non
     with github.host() as host:
         detail = host.pull(HERE, 1)
     assert [one.state for one in detail.reviews] == ["commented", "dismissed", "changes_requested"]
-    assert isinstance(detail.reviews[0], Review) and [one.state for one in detail.checks] == ["pending"]
+    assert isinstance(detail.reviews[0], PullReview) and [one.state for one in detail.checks] == ["pending"]
 
 
-def test_the_limits_are_told_and_a_bad_token_is_noticed(pretend: Place, host: Host) -> None:
+def test_the_limits_are_told_and_a_bad_token_is_noticed(pretend: HostSite, host: Host) -> None:
     found = host.limits()
     assert found is None if pretend.name == "gitea" else isinstance(found, Limits) and found.limit == 5000
     with pretend.host(token="wrong") as stranger:

@@ -14,12 +14,14 @@ from crewhall.fakehosts import faults
 from crewhall.fakehosts.faults import Fault
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.wire import ATTEMPTS
-from tests.hosts.conftest import BRANCH, FILES, HERE, NAMES, Place, changing, create, delete, failure_of, update
+from tests.hosts.conftest import BRANCH, FILES, HERE, NAMES, HostSite, branch_change, create, delete, failure_of, update
 from tests.hosts.descriptions import HostName
 
-Make = Callable[..., Place]
+Make = Callable[..., HostSite]
 LABELS = ("claude-ops", "automated")
-CHANGE = changing(create("checks/new.md"), create("checks/raw.md", b"\0"), update("checks/a.md"), delete("README.md"))
+CHANGE = branch_change(
+    create("checks/new.md"), create("checks/raw.md", b"\0"), update("checks/a.md"), delete("README.md")
+)
 STEPS: dict[HostName, list[str]] = {
     "github": [
         "GET /branches/main",
@@ -65,7 +67,7 @@ def go(host: Host) -> None:
     host.label(HERE, pull.number, LABELS)
 
 
-def is_once(there: Place, *, whole: bool = True) -> None:
+def is_once(there: HostSite, *, whole: bool = True) -> None:
     """Each thing is there once; of a way that ended early, at the most once."""
     repo, labels = there.repo, sorted(one.name for one in there.repo.label_list)
     assert repo.branches.keys() - {"main", BRANCH} == set() and len(repo.pulls) <= 1
@@ -79,15 +81,15 @@ def is_once(there: Place, *, whole: bool = True) -> None:
         assert (pull.state, pull.head, sorted(pull.labels), labels) == ("open", BRANCH, sorted(LABELS), sorted(LABELS))
 
 
-def test_the_way_when_nothing_goes_wrong(pretend: Place, host: Host) -> None:
+def test_the_way_when_nothing_goes_wrong(pretend: HostSite, host: Host) -> None:
     go(host)
     is_once(pretend)
-    asked = [f"{method} {re.sub('(?<=trees/).*', '', path)}" for method, path in pretend.asked]
+    asked = [f"{method} {re.sub('(?<=trees/).*', '', path)}" for method, path in pretend.requests]
     assert asked == STEPS[pretend.name]
 
 
 @pytest.mark.parametrize("case", UNDONE)
-def test_every_request_survives_being_refused_once(pretend: Place, host: Host, case: str) -> None:
+def test_every_request_survives_being_refused_once(pretend: HostSite, host: Host, case: str) -> None:
     for step in STEPS[pretend.name]:
         method, path = step.split(" ")
         pretend.fake.fail(replace(UNDONE[case], method=method, path=f"/ops{path}(\\w{{40}})?$"))
@@ -182,7 +184,7 @@ def test_a_write_that_is_lost_and_then_done_unheard_is_done_once(place: Make, na
 
 
 @pytest.mark.parametrize("is_ours", [True, False])
-def test_a_branch_that_appears_after_we_looked(pretend: Place, is_ours: bool) -> None:
+def test_a_branch_that_appears_after_we_looked(pretend: HostSite, is_ours: bool) -> None:
     """The write gets no answer and is not to be seen; before it is repeated, it is done after all, or another's is."""
     there, repo = pretend, pretend.repo
     write = "/git/refs" if there.name == "github" else "/contents"

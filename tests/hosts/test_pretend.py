@@ -14,10 +14,10 @@ import pytest
 
 from crewhall.fakehosts import faults
 from crewhall.fakehosts.faults import Fault
-from crewhall.fakehosts.gitea import Gitea
-from crewhall.fakehosts.github import GitHub
-from crewhall.fakehosts.host import Exchange, Host, Limit
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.gitea import FakeGitea
+from crewhall.fakehosts.github import FakeGitHub
+from crewhall.fakehosts.host import Exchange, FakeHost, Limit
+from crewhall.fakehosts.state import FakeRepository
 from tests.hosts.descriptions import HostName, need_descriptions, problems
 from tests.outside.repos import git
 
@@ -25,12 +25,12 @@ FILES = {"README.md": b"Hello\n", "checks/a.md": b"a\n", "checks/deep/b.md": b"b
 SAYS_NOTHING = "0" * 40
 
 
-class Talk:
+class HostClient:
     """A client of a pretended host, and its repository octo/ops."""
 
-    def __init__(self, host: Host, name: HostName) -> None:
+    def __init__(self, host: FakeHost, name: HostName) -> None:
         self.host, self.name = host, name
-        self.repo: Repository = host.add_repository("octo", "ops", files=FILES, modes={"run.sh": "100755"})
+        self.repo: FakeRepository = host.add_repository("octo", "ops", files=FILES, modes={"run.sh": "100755"})
         # Plain HTTP: to read every certificate of the machine would take longer than most tests.
         keys = {"authorization": "Bearer key"}
         self.client = httpx2.Client(base_url=host.api, headers=keys, timeout=10, verify=False)
@@ -42,7 +42,7 @@ class Talk:
         assert answer.status_code == expect, answer.text
         return answer.json() if answer.content else None
 
-    def refused(self, method: str, path: str, body: Any = None, *, expect: int, **query: Any) -> str:
+    def refusal(self, method: str, path: str, body: Any = None, *, expect: int, **query: Any) -> str:
         """The words of a refusal, GitHub's first detail included."""
         said = self.ask(method, path, body, expect=expect, **query)
         details = "".join(str(one.get("message") or one.get("field")) for one in said.get("errors", []))
@@ -50,9 +50,9 @@ class Talk:
 
 
 @contextmanager
-def talking(kind: type[GitHub] | type[Gitea], limit: Limit | None = None) -> Iterator[Talk]:
+def talking(kind: type[FakeGitHub] | type[FakeGitea], limit: Limit | None = None) -> Iterator[HostClient]:
     with kind(tokens={"key": "octocat"}, limit=limit) as host:
-        talk = Talk(host, "github" if kind is GitHub else "gitea")
+        talk = HostClient(host, "github" if kind is FakeGitHub else "gitea")
         with talk.client:
             yield talk
         found = [one for exchange in host.exchanges for one in problems(talk.name, exchange)]
@@ -60,24 +60,24 @@ def talking(kind: type[GitHub] | type[Gitea], limit: Limit | None = None) -> Ite
 
 
 @pytest.fixture
-def github() -> Iterator[Talk]:
-    with talking(GitHub) as talk:
+def github() -> Iterator[HostClient]:
+    with talking(FakeGitHub) as talk:
         yield talk
 
 
 @pytest.fixture
-def gitea() -> Iterator[Talk]:
-    with talking(Gitea) as talk:
+def gitea() -> Iterator[HostClient]:
+    with talking(FakeGitea) as talk:
         yield talk
 
 
-@pytest.fixture(params=[GitHub, Gitea])
-def either(request: pytest.FixtureRequest) -> Iterator[Talk]:
+@pytest.fixture(params=[FakeGitHub, FakeGitea])
+def either(request: pytest.FixtureRequest) -> Iterator[HostClient]:
     with talking(request.param) as talk:
         yield talk
 
 
-def make_branch(talk: Talk, name: str, files: dict[str, str]) -> str:
+def make_branch(talk: HostClient, name: str, files: dict[str, str]) -> str:
     """A branch from main with one commit, as each host makes it."""
     if talk.name == "gitea":
         rows = [{"operation": "create", "path": path, "content": b64(text.encode())} for path, text in files.items()]
@@ -97,7 +97,7 @@ def b64(raw: bytes) -> str:
     return base64.b64encode(raw).decode()
 
 
-def test_objects_have_the_names_that_git_gives_them(github: Talk, tmp_path: Path) -> None:
+def test_objects_have_the_names_that_git_gives_them(github: HostClient, tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     for path, content in {**FILES, "checks-more": b"sorted before checks/"}.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +114,7 @@ def test_objects_have_the_names_that_git_gives_them(github: Talk, tmp_path: Path
     assert [one.message for one in github.repo.log("main")] == ["Fünf\n\nwords", "First commit"]
 
 
-def test_a_pull_from_branch_to_labels_can_be_read_back(either: Talk) -> None:
+def test_a_pull_from_branch_to_labels_can_be_read_back(either: HostClient) -> None:
     sha = make_branch(either, "claude-ops/ö/x", {"checks/new.md": "new\n", "checks/zwei Wörter.md": "2"})
     body = {"title": "A check", "head": "claude-ops/ö/x", "base": "main", "body": "Why"}
     pull = either.ask("POST", "/pulls", body, expect=201)
@@ -140,7 +140,7 @@ def test_a_pull_from_branch_to_labels_can_be_read_back(either: Talk) -> None:
     assert len(either.ask("GET", "/pulls/1/files")) == 2 and either.ask("GET", "/branches/claude-ops/ö/x")
 
 
-def test_a_pull_tells_its_files_reviews_and_checks(either: Talk) -> None:
+def test_a_pull_tells_its_files_reviews_and_checks(either: HostClient) -> None:
     make_branch(either, "more", {"checks/new.md": "1\n2\n"})
     pull = either.repo.add_pull(title="More", head="more", labels=["automated"])
     either.repo.add_review(pull.number, user="ada", state="APPROVED", body="Good")
@@ -161,7 +161,7 @@ def test_a_pull_tells_its_files_reviews_and_checks(either: Talk) -> None:
     assert [one["number"] for one in either.ask("GET", "/issues", state="all")] == [2, 1]
 
 
-def test_merged_and_conflicting_pulls_say_so(either: Talk) -> None:
+def test_merged_and_conflicting_pulls_say_so(either: HostClient) -> None:
     either.repo.add_pull(title="Done", head="done", state="closed", merged=True)
     either.repo.add_pull(title="Stuck", head="stuck", mergeable=False, draft=True)
     done, stuck = either.ask("GET", "/pulls/1"), either.ask("GET", "/pulls/2")
@@ -172,7 +172,7 @@ def test_merged_and_conflicting_pulls_say_so(either: Talk) -> None:
     assert [one["number"] for one in either.ask("GET", "/pulls", state="all")] == [3, 2, 1]
 
 
-def test_github_reads_and_writes_git(github: Talk) -> None:
+def test_github_reads_and_writes_git(github: HostClient) -> None:
     ask, repo = github.ask, github.repo
     main = ask("GET", "/branches/main")["commit"]["sha"]
     blob = ask("POST", "/git/blobs", {"content": b64(b"\x00\xff"), "encoding": "base64"}, expect=201)["sha"]
@@ -216,8 +216,8 @@ def test_github_reads_and_writes_git(github: Talk) -> None:
     assert ask("GET", f"/git/trees/{sha}", recursive="1")["truncated"]
 
 
-def test_github_says_no_in_its_own_words(github: Talk) -> None:
-    no, repo = github.refused, github.repo
+def test_github_says_no_in_its_own_words(github: HostClient) -> None:
+    no, repo = github.refusal, github.repo
     main = repo.branches["main"]
     make_branch(github, "new", {"checks/new.md": "x"})
     pull = {"title": "T", "head": "new", "base": "main"}
@@ -272,7 +272,7 @@ def test_github_says_no_in_its_own_words(github: Talk) -> None:
     assert no("GET", "//repos/octo/empty/git/ref/heads/main", expect=409) == "Git Repository is empty."
 
 
-def test_github_finds_pulls_by_head_and_shows_check_runs(github: Talk) -> None:
+def test_github_finds_pulls_by_head_and_shows_check_runs(github: HostClient) -> None:
     for name in ("one", "two"):
         github.repo.add_pull(title=name, head=name)
     assert [one["title"] for one in github.ask("GET", "/pulls", head="octo:one")] == ["one"]
@@ -290,7 +290,7 @@ def test_github_finds_pulls_by_head_and_shows_check_runs(github: Talk) -> None:
     assert github.ask("GET", "//repos/OCTO/Ops")["default_branch"] == "main"
 
 
-def test_github_sends_on_who_asks_under_an_old_name(github: Talk) -> None:
+def test_github_sends_on_who_asks_under_an_old_name(github: HostClient) -> None:
     github.host.rename("octo", "ops", "ops2")
     moved = github.client.get("/repos/octo/ops/pulls?state=all")
     assert (moved.status_code, moved.headers["location"]) == (301, f"{github.host.api}/repositories/1/pulls?state=all")
@@ -300,7 +300,7 @@ def test_github_sends_on_who_asks_under_an_old_name(github: Talk) -> None:
     assert github.host.repositories[("octo", "ops2")].labels.keys() == {"x"}
 
 
-def test_gitea_changes_files_in_one_commit(gitea: Talk) -> None:
+def test_gitea_changes_files_in_one_commit(gitea: HostClient) -> None:
     ask, repo = gitea.ask, gitea.repo
     sha = {path: repo.entries("main")[path].sha for path in FILES}
     files = [
@@ -340,8 +340,8 @@ def test_gitea_changes_files_in_one_commit(gitea: Talk) -> None:
     assert repo.branches.keys() == {"main", "a/b"}
 
 
-def test_gitea_says_no_in_its_own_words(gitea: Talk) -> None:
-    no = gitea.refused
+def test_gitea_says_no_in_its_own_words(gitea: HostClient) -> None:
+    no = gitea.refusal
     make_branch(gitea, "new", {"checks/new.md": "x"})
     pull = {"title": "T", "head": "new", "base": "main"}
     gitea.ask("POST", "/pulls", pull, expect=201)
@@ -389,7 +389,7 @@ def test_gitea_says_no_in_its_own_words(gitea: Talk) -> None:
     assert gitea.repo.pulls[1].state == "closed"
 
 
-def test_gitea_finds_a_pull_between_branches_and_labels_by_id(gitea: Talk) -> None:
+def test_gitea_finds_a_pull_between_branches_and_labels_by_id(gitea: HostClient) -> None:
     gitea.repo.add_pull(title="Old", head="a/b", state="closed")
     first, second = (gitea.repo.add_label("twice", "111111") for _ in range(2))
     make_branch(gitea, "a/b", {"x.md": ""})
@@ -410,7 +410,7 @@ def test_gitea_finds_a_pull_between_branches_and_labels_by_id(gitea: Talk) -> No
     assert gitea.ask("GET", "")["permissions"]["push"] is True
 
 
-def test_a_thousand_pulls_come_page_by_page(either: Talk) -> None:
+def test_a_thousand_pulls_come_page_by_page(either: HostClient) -> None:
     for number in range(1000):
         either.repo.add_pull(title=f"Pull {number}", head=f"b{number}", state="closed" if number % 2 else "open")
     size, most = ("per_page", 100) if either.name == "github" else ("limit", 50)
@@ -426,7 +426,7 @@ def test_a_thousand_pulls_come_page_by_page(either: Talk) -> None:
     del either.host.exchanges[1:]  # one page is held against the description, not all
 
 
-def test_of_two_who_create_the_same_branch_one_wins(either: Talk) -> None:
+def test_of_two_who_create_the_same_branch_one_wins(either: HostClient) -> None:
     sha, gate = either.repo.branches["main"], threading.Barrier(2)
     asked = {
         "github": ("/git/refs", {"ref": "refs/heads/x", "sha": sha}),
@@ -442,7 +442,7 @@ def test_of_two_who_create_the_same_branch_one_wins(either: Talk) -> None:
         assert sorted(pool.map(create, range(2))) == [201, 422 if either.name == "github" else 409]
 
 
-def test_strangers_and_the_unknown_are_refused(either: Talk) -> None:
+def test_strangers_and_the_unknown_are_refused(either: HostClient) -> None:
     for token, words in (
         ("", ("Requires authentication", "token is required")),
         ("no", ("Bad credentials", "invalid")),
@@ -450,11 +450,11 @@ def test_strangers_and_the_unknown_are_refused(either: Talk) -> None:
         answer = either.client.get("/repos/octo/ops", headers={"authorization": f"token {token}" if token else ""})
         assert answer.status_code == 401 and answer.json()["message"].startswith(words)
     assert either.client.get("/repos/octo/ops", headers={"authorization": "token key"}).status_code == 200
-    either.refused("GET", "//repos/octo/gone", expect=404)
+    either.refusal("GET", "//repos/octo/gone", expect=404)
     assert httpx2.get(f"{either.host.url}/repos/octo/ops", headers=either.client.headers).status_code == 404
     del either.host.exchanges[-1]  # which is no path of the API
     either.host.forbid("octo", "ops")
-    either.refused("POST", "/labels", {"name": "x", "color": "111111"}, expect=403)
+    either.refusal("POST", "/labels", {"name": "x", "color": "111111"}, expect=403)
     assert either.ask("GET", "/labels") == [] and either.ask("GET", "")["permissions"]["push"] is False
 
 
@@ -471,7 +471,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_faults_come_when_asked_for(either: Talk, name: str) -> None:
+def test_faults_come_when_asked_for(either: HostClient, name: str) -> None:
     fault, status, headers = WRONG[name]
     either.host.fail(replace(fault, method="POST", path=r"/labels$", after=1))
     either.ask("GET", "/labels")
@@ -488,7 +488,7 @@ def test_faults_come_when_asked_for(either: Talk, name: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "names"), [("drop", set()), ("drop_after", {"x"})])
-def test_a_dropped_connection_says_nothing(either: Talk, kind: faults.Kind, names: set[str]) -> None:
+def test_a_dropped_connection_says_nothing(either: HostClient, kind: faults.Kind, names: set[str]) -> None:
     either.host.fail(Fault(kind=kind, times=1))
     with pytest.raises(httpx2.RemoteProtocolError):
         either.client.post("/repos/octo/ops/labels", json={"name": "x", "color": "111111"})
@@ -497,8 +497,8 @@ def test_a_dropped_connection_says_nothing(either: Talk, kind: faults.Kind, name
 
 
 def test_a_host_ends_at_once_however_slow_it_is_and_whoever_is_connected() -> None:
-    host = GitHub(tokens={"key": "octocat"}).__enter__()
-    talk, failed = Talk(host, "github"), list[Exception]()
+    host = FakeGitHub(tokens={"key": "octocat"}).__enter__()
+    talk, failed = HostClient(host, "github"), list[Exception]()
     talk.ask("GET", "/labels")
     host.fail(Fault(kind="slow", seconds=600, method="POST"))
 

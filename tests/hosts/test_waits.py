@@ -7,39 +7,39 @@ from time import time
 
 import pytest
 
-from crewhall.app import Stop
 from crewhall.errors import Failure
 from crewhall.fakehosts import faults
 from crewhall.fakehosts.faults import Fault
 from crewhall.outside.hosting import wire
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.wire import ATTEMPTS
-from tests.hosts.conftest import BRANCH, HERE, TINY, Place, failure_of, said
+from crewhall.stop import Stop
+from tests.hosts.conftest import BRANCH, HERE, TINY, HostSite, failure_of, response_fault
 
 NOW = 2_000_000_000
 WAITS: dict[str, tuple[Fault, float]] = {
-    "429 with seconds": (said({}, 429, retry_after=7), 7),
-    "429 with a fraction": (said({}, 429, retry_after="1.5"), 1.5),
-    "429 with a date": (said({}, 429, retry_after=formatdate(NOW, usegmt=True)), NOW),
-    "429 with a date long ago": (said({}, 429, retry_after=formatdate(1, usegmt=True)), 0),
-    "429 without": (said({}, 429), 0),
-    "429 with nonsense": (said({}, 429, retry_after="soon"), 60),
-    "429 with no number": (said({}, 429, retry_after="inf"), 60),
-    "429 with less than nothing": (said({}, 429, retry_after="-5"), 60),
-    "429 with an odd date": (said({}, 429, retry_after="Mon, 01 Jan 99999999999999999999 00:00:00 GMT"), 60),
-    "403 with seconds": (said({}, 403, retry_after=30), 30),
-    "403 in words": (said({"message": "You have exceeded a secondary rate limit."}, 403), 60),
-    "403 of old": (said({"message": "You have triggered an abuse detection mechanism."}, 403), 60),
-    "403 with none left": (said({}, 403, x_ratelimit_remaining=0, x_ratelimit_reset=NOW), NOW),
-    "429 with none left": (said({}, 429, x_ratelimit_remaining=0, x_ratelimit_reset=NOW), NOW),
-    "none left until long ago": (said({}, 403, x_ratelimit_remaining=0, x_ratelimit_reset=12), 0),
-    "none left until nonsense": (said({}, 403, x_ratelimit_remaining=0, x_ratelimit_reset="soon"), 60),
-    "both said": (said({}, 403, retry_after=5, x_ratelimit_remaining=0, x_ratelimit_reset=NOW), 5),
+    "429 with seconds": (response_fault({}, 429, retry_after=7), 7),
+    "429 with a fraction": (response_fault({}, 429, retry_after="1.5"), 1.5),
+    "429 with a date": (response_fault({}, 429, retry_after=formatdate(NOW, usegmt=True)), NOW),
+    "429 with a date long ago": (response_fault({}, 429, retry_after=formatdate(1, usegmt=True)), 0),
+    "429 without": (response_fault({}, 429), 0),
+    "429 with nonsense": (response_fault({}, 429, retry_after="soon"), 60),
+    "429 with no number": (response_fault({}, 429, retry_after="inf"), 60),
+    "429 with less than nothing": (response_fault({}, 429, retry_after="-5"), 60),
+    "429 with an odd date": (response_fault({}, 429, retry_after="Mon, 01 Jan 99999999999999999999 00:00:00 GMT"), 60),
+    "403 with seconds": (response_fault({}, 403, retry_after=30), 30),
+    "403 in words": (response_fault({"message": "You have exceeded a secondary rate limit."}, 403), 60),
+    "403 of old": (response_fault({"message": "You have triggered an abuse detection mechanism."}, 403), 60),
+    "403 with none left": (response_fault({}, 403, x_ratelimit_remaining=0, x_ratelimit_reset=NOW), NOW),
+    "429 with none left": (response_fault({}, 429, x_ratelimit_remaining=0, x_ratelimit_reset=NOW), NOW),
+    "none left until long ago": (response_fault({}, 403, x_ratelimit_remaining=0, x_ratelimit_reset=12), 0),
+    "none left until nonsense": (response_fault({}, 403, x_ratelimit_remaining=0, x_ratelimit_reset="soon"), 60),
+    "both said": (response_fault({}, 403, retry_after=5, x_ratelimit_remaining=0, x_ratelimit_reset=NOW), 5),
 }
 
 
 @pytest.mark.parametrize("case", WAITS)
-def test_as_long_as_the_host_asks(pretend: Place, case: str) -> None:
+def test_as_long_as_the_host_asks(pretend: HostSite, case: str) -> None:
     """The wait is told before it begins; here it ends the call, so that nobody waits."""
     answer, asked = WAITS[case]
     expected = asked - time() if asked == NOW else asked
@@ -59,7 +59,7 @@ def test_as_long_as_the_host_asks(pretend: Place, case: str) -> None:
 
 @pytest.mark.parametrize("limit", [faults.rate_limited(3600), faults.secondary_limit(3600), faults.secondary_limit()])
 @pytest.mark.parametrize("is_write", [False, True])
-def test_a_wait_beyond_the_calls_time_is_refused_at_once(pretend: Place, limit: Fault, is_write: bool) -> None:
+def test_a_wait_beyond_the_calls_time_is_refused_at_once(pretend: HostSite, limit: Fault, is_write: bool) -> None:
     told, expected = list[float](), 3600 if limit.headers else 60
     limit.times = 1
     pretend.fake.fail(limit)
@@ -74,12 +74,12 @@ def test_a_wait_beyond_the_calls_time_is_refused_at_once(pretend: Place, limit: 
     assert told == [] and len(pretend.fake.exchanges) == 1
 
 
-def test_a_plain_403_is_no_limit(pretend: Place, host: Host) -> None:
-    pretend.fake.fail(said({"message": "Must have admin rights"}, 403, x_ratelimit_remaining=4999))
+def test_a_plain_403_is_no_limit(pretend: HostSite, host: Host) -> None:
+    pretend.fake.fail(response_fault({"message": "Must have admin rights"}, 403, x_ratelimit_remaining=4999))
     assert failure_of(lambda: host.repository("octo", "ops")).code == "FORBIDDEN"
 
 
-def test_pauses_grow_and_are_told(pretend: Place) -> None:
+def test_pauses_grow_and_are_told(pretend: HostSite) -> None:
     told, pauses = list[str](), list[float]()
     pretend.fake.fail(Fault(times=ATTEMPTS - 1, status=503))
     with pretend.host(tell=told.append, waits=pauses.append) as host:
@@ -89,7 +89,7 @@ def test_pauses_grow_and_are_told(pretend: Place) -> None:
 
 
 @pytest.mark.parametrize("is_write", [False, True])
-def test_a_cancelled_call_leaves_a_slow_request_at_once(pretend: Place, is_write: bool) -> None:
+def test_a_cancelled_call_leaves_a_slow_request_at_once(pretend: HostSite, is_write: bool) -> None:
     stop = Stop(None)
     pretend.fake.fail(Fault(kind="slow", seconds=600))
     with ThreadPoolExecutor(1) as pool, pretend.host(stop=stop) as host:
@@ -102,7 +102,7 @@ def test_a_cancelled_call_leaves_a_slow_request_at_once(pretend: Place, is_write
     assert host.session.is_unanswered == is_write
 
 
-def test_a_cancelled_call_leaves_a_long_pause_at_once(pretend: Place) -> None:
+def test_a_cancelled_call_leaves_a_long_pause_at_once(pretend: HostSite) -> None:
     stop, waits = Stop(None), threading.Event()
     pretend.fake.fail(faults.rate_limited(3600))
     with ThreadPoolExecutor(1) as pool, pretend.host(stop=stop, waits=lambda seconds: waits.set()) as host:
@@ -113,7 +113,7 @@ def test_a_cancelled_call_leaves_a_long_pause_at_once(pretend: Place) -> None:
     assert isinstance(failure, Failure) and failure.code == "CANCELLED"
 
 
-def test_a_call_ends_with_its_time(pretend: Place) -> None:
+def test_a_call_ends_with_its_time(pretend: HostSite) -> None:
     pretend.fake.fail(Fault(kind="slow", seconds=600))
     with pretend.host(stop=Stop(0.1)) as host:
         assert failure_of(lambda: host.repository("octo", "ops")).code == "TIMED_OUT"
@@ -121,7 +121,7 @@ def test_a_call_ends_with_its_time(pretend: Place) -> None:
     assert len(pretend.fake.exchanges) == 1, "nothing is sent after its end"
 
 
-def test_a_host_that_does_not_end_its_answer_is_left(pretend: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_does_not_end_its_answer_is_left(pretend: HostSite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "ANSWER_SECONDS", 0.0)
     pretend.repo.add_commit(BRANCH, {"checks/new.md": b"new\n"})
     pretend.fake.fail(Fault(kind="slow", seconds=600, times=2))

@@ -11,13 +11,13 @@ import pytest
 from crewhall.errors import Failure
 from crewhall.fakehosts.faults import Fault, rate_limited
 from crewhall.outside.hosting import wire
-from crewhall.outside.hosting.answers import Answer, has_more
+from crewhall.outside.hosting.answers import HostResponse, has_more
 from crewhall.outside.hosting.host import Host
-from crewhall.outside.hosting.model import Head
+from crewhall.outside.hosting.model import BranchHead
 from crewhall.outside.hosting.wire import ATTEMPTS
-from tests.hosts.conftest import HERE, TOKEN, Place, changing, create, failure_of, said
+from tests.hosts.conftest import HERE, TOKEN, HostSite, branch_change, create, failure_of, response_fault
 
-Make = Callable[..., Place]
+Make = Callable[..., HostSite]
 CODES = {
     400: ("INVALID_INPUT", "Correct what it names"),
     401: ("FORBIDDEN", "GITHUB_TOKEN"),
@@ -33,10 +33,10 @@ CODES = {
 
 
 @pytest.mark.parametrize("status", CODES)
-def test_a_refusal_has_the_hosts_words_and_a_hint(pretend: Place, host: Host, status: int) -> None:
+def test_a_refusal_has_the_hosts_words_and_a_hint(pretend: HostSite, host: Host, status: int) -> None:
     code, hint = CODES[status]
     detail = {"resource": "Issue", "field": "title", "code": "missing"}
-    pretend.fake.fail(said({"message": "Not so", "errors": ["first", detail, {"message": "third"}]}, status))
+    pretend.fake.fail(response_fault({"message": "Not so", "errors": ["first", detail, {"message": "third"}]}, status))
     refused = failure_of(lambda: host.repository("octo", "ops"))
     assert refused.code == code and hint in refused.hint
     assert "Not so: first: title missing: third" in refused.message and pretend.title in refused.message
@@ -47,25 +47,28 @@ def test_a_refusal_has_the_hosts_words_and_a_hint(pretend: Place, host: Host, st
 @pytest.mark.parametrize(
     "body", ["", "<html>no</html>", "[]", "7", '{"message": null, "errors": 3}', '{"message": {}}']
 )
-def test_a_refusal_without_words_tells_its_status(pretend: Place, host: Host, body: str) -> None:
-    pretend.fake.fail(said(body, 422))
+def test_a_refusal_without_words_tells_its_status(pretend: HostSite, host: Host, body: str) -> None:
+    pretend.fake.fail(response_fault(body, 422))
     assert "HTTP 422" in failure_of(lambda: host.repository("octo", "ops")).message
 
 
-def test_the_token_is_never_told(pretend: Place, host: Host, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_token_is_never_told(pretend: HostSite, host: Host, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     caplog.set_level(logging.DEBUG, "crewhall")
     for status in (*CODES, 301, 307, 429, 500):
         echo = {"message": f"no {TOKEN}", "errors": [TOKEN, {"message": TOKEN}, {"field": TOKEN, "code": TOKEN}]}
         where = {"location": f"http://{TOKEN}.test/{TOKEN}", "x_echo": f"token {TOKEN}", "www_authenticate": TOKEN}
-        answers = said(echo, status, **where, **({"retry_after": 9999} if status == 429 else {}))
-        for answer in (answers, said(f"<p>{TOKEN}", status)):
+        answers = response_fault(echo, status, **where, **({"retry_after": 9999} if status == 429 else {}))
+        for answer in (answers, response_fault(f"<p>{TOKEN}", status)):
             answer.times = ATTEMPTS
             pretend.fake.fail(answer)
             failure = failure_of(lambda: host.repository("octo", "ops"))
             assert "[token]" in failure.message or answer is not answers or status in (429, 500)
             answer.times = 0
-    for broken in (said(f'{{"{TOKEN}": '), said({"name": TOKEN, "owner": {"login": [TOKEN]}, TOKEN: TOKEN})):
+    for broken in (
+        response_fault(f'{{"{TOKEN}": '),
+        response_fault({"name": TOKEN, "owner": {"login": [TOKEN]}, TOKEN: TOKEN}),
+    ):
         broken.times = ATTEMPTS
         pretend.fake.fail(broken)
         failure_of(lambda: host.repository("octo", "ops"))
@@ -76,14 +79,14 @@ def test_the_token_is_never_told(pretend: Place, host: Host, caplog: pytest.LogC
 
 
 @pytest.mark.parametrize("token", ["ghp_\nX", "ghp_é", "ghp_日", "a b", "x\0"])
-def test_a_token_that_cannot_be_sent_is_refused_unseen(github: Place, token: str) -> None:
+def test_a_token_that_cannot_be_sent_is_refused_unseen(github: HostSite, token: str) -> None:
     refused = failure_of(lambda: github.host(token=token))
     assert refused.code == "FORBIDDEN" and token not in str(refused.body()) and not github.fake.exchanges
 
 
-def test_a_hosts_words_are_cleaned(pretend: Place, host: Host) -> None:
+def test_a_hosts_words_are_cleaned(pretend: HostSite, host: Host) -> None:
     pretend.fake.fail(
-        said({"message": "bad\x00\x1b[31m\r\nnews\u2028\u202eabc\u200b\ud800 größer日本 " + "x" * 5000}, 422)
+        response_fault({"message": "bad\x00\x1b[31m\r\nnews\u2028\u202eabc\u200b\ud800 größer日本 " + "x" * 5000}, 422)
     )
     message = failure_of(lambda: host.repository("octo", "ops")).message
     assert "bad [31m news abc \ufffd größer日本 xxx" in message and len(message) < 400 and message.isprintable()
@@ -98,7 +101,7 @@ REDIRECTS += ["", "http://{own}/api/v3/repos/octo/ops", "ftp://{own}/x"]
 def test_a_redirect_away_is_not_followed(place: Make, location: str, status: int) -> None:
     github, other = place("github"), place("github")
     names = {"own": github.fake.url.removeprefix("http://"), "other": other.fake.url.removeprefix("http://")}
-    github.fake.fail(said("", status, location=location.format(**names)))
+    github.fake.fail(response_fault("", status, location=location.format(**names)))
     with github.host() as host:
         refused = failure_of(lambda: host.repository("octo", "ops"))
     assert refused.code == "UNAVAILABLE" and "not followed" in refused.message and "address" in refused.hint
@@ -106,23 +109,23 @@ def test_a_redirect_away_is_not_followed(place: Make, location: str, status: int
 
 
 @pytest.mark.parametrize("location", ["javascript:alert(1)", "http://[::1", "http://x:y/"])
-def test_a_redirect_to_nonsense_is_an_answer_like_none(pretend: Place, host: Host, location: str) -> None:
-    broken = said("", 301, location=location)
+def test_a_redirect_to_nonsense_is_an_answer_like_none(pretend: HostSite, host: Host, location: str) -> None:
+    broken = response_fault("", 301, location=location)
     broken.times = ATTEMPTS
     pretend.fake.fail(broken)
     assert "does not answer" in failure_of(lambda: host.repository("octo", "ops")).message
 
 
-def test_redirects_in_a_circle_come_to_an_end(pretend: Place, host: Host) -> None:
+def test_redirects_in_a_circle_come_to_an_end(pretend: HostSite, host: Host) -> None:
     for name in ("a", "b") * 10:
-        pretend.fake.fail(said("", 301, location=f"{pretend.fake.api}/repos/octo/{name}"))
+        pretend.fake.fail(response_fault("", 301, location=f"{pretend.fake.api}/repos/octo/{name}"))
     assert failure_of(lambda: host.repository("octo", "ops")).code == "UNAVAILABLE"
     assert len(pretend.fake.exchanges) == wire.REDIRECTS
 
 
-def test_a_write_is_not_sent_on_as_a_read(pretend: Place, host: Host) -> None:
-    pretend.fake.fail(said("", 301, location=f"{pretend.fake.api}/repos/octo/ops"))
-    pretend.fake.fail(said("", 302, location=f"{pretend.fake.api}/repos/octo/ops"))
+def test_a_write_is_not_sent_on_as_a_read(pretend: HostSite, host: Host) -> None:
+    pretend.fake.fail(response_fault("", 301, location=f"{pretend.fake.api}/repos/octo/ops"))
+    pretend.fake.fail(response_fault("", 302, location=f"{pretend.fake.api}/repos/octo/ops"))
     assert failure_of(lambda: host.create_pull(HERE, "a", "b", "T", "")).code == "UNAVAILABLE"
     assert failure_of(lambda: host.delete_branch(HERE, "a")).code == "UNAVAILABLE"
     assert [one.method for one in pretend.fake.exchanges] == ["POST", "DELETE"]
@@ -132,7 +135,7 @@ READS: dict[str, Callable[[Host], object]] = {
     "repository": lambda host: host.repository("octo", "ops"),
     "head": lambda host: host.head(HERE, "main"),
     "branches": lambda host: host.branches(HERE, "x"),
-    "tree": lambda host: host.tree(HERE, Head("1" * 40, "", "1" * 40), changing(create("x.md"))),
+    "tree": lambda host: host.tree(HERE, BranchHead("1" * 40, "", "1" * 40), branch_change(create("x.md"))),
     "pulls": lambda host: list(host.pulls(HERE, "open")),
     "pull": lambda host: host.pull(HERE, 1),
     "brief": lambda host: host.brief(HERE, 1),
@@ -149,9 +152,9 @@ NO_CHECKS = {("checks", one) for one in ("", "null", "[]", "{}", NAMELESS)}  # G
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape[:30])
-def test_an_answer_of_a_wrong_shape_is_no_traceback(pretend: Place, host: Host, shape: str) -> None:
+def test_an_answer_of_a_wrong_shape_is_no_traceback(pretend: HostSite, host: Host, shape: str) -> None:
     for name, read in READS.items():
-        wrong = said(shape)
+        wrong = response_fault(shape)
         wrong.times = ATTEMPTS
         pretend.fake.fail(wrong)
         if (name, shape) in (NONE_THERE | NO_CHECKS if pretend.name == "gitea" else NONE_THERE):
@@ -163,8 +166,8 @@ def test_an_answer_of_a_wrong_shape_is_no_traceback(pretend: Place, host: Host, 
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "9" * 5000, "{", "<html>"], ids=lambda text: text[:9])
-def test_an_answer_that_is_no_json_is_asked_for_again(pretend: Place, host: Host, text: str) -> None:
-    wrong = said(text)
+def test_an_answer_that_is_no_json_is_asked_for_again(pretend: HostSite, host: Host, text: str) -> None:
+    wrong = response_fault(text)
     wrong.times = ATTEMPTS
     pretend.fake.fail(wrong)
     refused = failure_of(lambda: host.repository("octo", "ops"))
@@ -172,10 +175,10 @@ def test_an_answer_that_is_no_json_is_asked_for_again(pretend: Place, host: Host
     assert len(pretend.fake.exchanges) == ATTEMPTS and host.repository("octo", "ops") == HERE
 
 
-def test_an_answer_that_is_too_long_is_not_read(pretend: Place, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_too_long_is_not_read(pretend: HostSite, host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "ANSWER_BYTES", 100_000)
-    pretend.fake.fail(said('"' + "x" * 200_000 + '"'))
-    pretend.fake.fail(said('"' + "x" * 200_000 + '"', 422))
+    pretend.fake.fail(response_fault('"' + "x" * 200_000 + '"'))
+    pretend.fake.fail(response_fault('"' + "x" * 200_000 + '"', 422))
     assert host.repository("octo", "ops") == HERE, "it is asked again"
     assert [one.status for one in pretend.fake.exchanges] == [200, 422, 200]
 
@@ -183,7 +186,7 @@ def test_an_answer_that_is_too_long_is_not_read(pretend: Place, host: Host, monk
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"])
 @pytest.mark.parametrize("proxy", ["socks5://127.0.0.1:1", "gopher://x", "http://[::1", "http://x:y"])
 def test_a_proxy_that_cannot_be_used_is_named(
-    github: Place, monkeypatch: pytest.MonkeyPatch, name: str, proxy: str
+    github: HostSite, monkeypatch: pytest.MonkeyPatch, name: str, proxy: str
 ) -> None:
     monkeypatch.setenv(name, proxy)
     refused = failure_of(github.host)
@@ -209,16 +212,16 @@ NEXT, LAST = '<http://x/?page=2>; rel="next"', '<http://x/?page=1>; rel="prev"'
     ],
 )
 def test_whether_a_list_goes_on(headers: dict[str, str], seen: int, is_full: bool, more: bool) -> None:
-    assert has_more(Answer(200, [], headers, ""), seen, is_full) == more
+    assert has_more(HostResponse(200, [], headers, ""), seen, is_full) == more
 
 
 @pytest.mark.parametrize(
     "web", ["http://127.0.0.1:1", "https://{own}", "http://no.invalid", "ftp://{own}", "http://a b"]
 )
-def test_a_host_that_cannot_be_reached_is_named(pretend: Place, web: str) -> None:
+def test_a_host_that_cannot_be_reached_is_named(pretend: HostSite, web: str) -> None:
     address = web.format(own=pretend.fake.url.removeprefix("http://"))
     with pretend.host(web=address) as host:
-        acts = (lambda: host.repository("octo", "ops"), lambda: host.session.ask("POST", "/x", body={}))
+        acts = (lambda: host.repository("octo", "ops"), lambda: host.session.request("POST", "/x", body={}))
         for refused in map(failure_of, acts):
             assert refused.code == "UNAVAILABLE" and pretend.title in refused.message
             assert not isinstance(refused, wire.Unsure), "it cannot have happened"
@@ -230,7 +233,7 @@ WRITES = {"answered": Fault(status=403), "500": Fault(), "dropped": Fault(kind="
 
 
 @pytest.mark.parametrize("case", WRITES)
-def test_a_session_knows_whether_a_write_may_happen_yet(pretend: Place, host: Host, case: str) -> None:
+def test_a_session_knows_whether_a_write_may_happen_yet(pretend: HostSite, host: Host, case: str) -> None:
     host.repository("octo", "ops")
     assert (host.session.has_written, host.session.is_unanswered) == (False, False)
     pretend.fake.fail(replace(WRITES[case], method="DELETE"))
@@ -241,7 +244,7 @@ def test_a_session_knows_whether_a_write_may_happen_yet(pretend: Place, host: Ho
     assert (host.session.has_written, host.session.is_unanswered) == (True, case in ("500", "dropped"))
 
 
-def test_an_empty_page_ends_a_list_whatever_is_said_of_more(gitea: Place) -> None:
-    gitea.fake.fail(said([], x_total_count=99))
+def test_an_empty_page_ends_a_list_whatever_is_said_of_more(gitea: HostSite) -> None:
+    gitea.fake.fail(response_fault([], x_total_count=99))
     with gitea.host() as host:
         assert list(host.pulls(HERE, "open")) == [] and len(gitea.fake.exchanges) == 1

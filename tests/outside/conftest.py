@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from crewhall.outside.git import Repository
+from crewhall.outside.git import GitRepository
 from tests.outside.repos import make_repository
 
 
@@ -15,5 +15,5 @@ def no_own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def repo(tmp_path: Path, no_own_settings: None) -> Repository:
+def repo(tmp_path: Path, no_own_settings: None) -> GitRepository:
     return make_repository(tmp_path / "shop")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from crewhall.outside.git import Repository, opened
+from crewhall.outside.git import GitRepository, open_repository
 
 WAYS = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "GIT_EDITOR": "true"}
 WHO = (
@@ -29,11 +29,11 @@ def git(where: Path | str, *words: str, check: bool = True) -> str:
     return os.fsdecode(ended.stdout).strip("\n")
 
 
-def make_repository(root: Path, files: int = 3) -> Repository:
+def make_repository(root: Path, files: int = 3) -> GitRepository:
     """A repository with one commit: file-0 … with thirty numbered lines each."""
     shutil.copytree(_model(files), root)
     git(root, "update-index", "-q", "--refresh")  # a copied file is another one to the index
-    return opened(str(root))
+    return open_repository(str(root))
 
 
 @functools.cache
@@ -84,7 +84,7 @@ def _content(path: bytes) -> str:
         return hashlib.sha256(file.read()).hexdigest()
 
 
-def unprivileged() -> list[str]:
+def unprivileged_prefix() -> list[str]:
     """Words before a command that take away what lets root read and write everything; none for other users."""
     if os.geteuid() != 0:
         return []

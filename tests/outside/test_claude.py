@@ -14,17 +14,18 @@ from crewhall.outside.claude import (
     QUIET,
     READ_ONLY,
     SECRET,
+    ClaudeReply,
     Cli,
-    Said,
     Usage,
     ask,
-    heard,
     manner,
     program,
+    reply_of,
     surroundings,
     version,
 )
 from crewhall.outside.run import Ended
+from crewhall.stop import Stop
 
 USAGE = {"input_tokens": 3, "output_tokens": 5, "cache_read_input_tokens": 20, "cache_creation_input_tokens": 100}
 GOOD: dict[str, Any] = {
@@ -39,7 +40,7 @@ SPENT = Usage(123, 5, 0.25)
 LINE = json.dumps(GOOD)
 
 
-def ended(out: Any = GOOD, code: int = 0, err: str = "", **more: Any) -> Ended:
+def run_result(out: Any = GOOD, code: int = 0, err: str = "", **more: Any) -> Ended:
     text = out if isinstance(out, str) else json.dumps(out)
     return Ended(code, text.encode("utf-8", "surrogatepass"), err.encode(), **more)
 
@@ -56,43 +57,43 @@ def ended(out: Any = GOOD, code: int = 0, err: str = "", **more: Any) -> Ended:
     ],
 )
 def test_the_text_of_a_run_that_ended_well_is_what_was_said(out: Any) -> None:
-    assert heard(ended(out, err="a warning")) == Said("the answer", usage=SPENT)
+    assert reply_of(run_result(out, err="a warning")) == ClaudeReply("the answer", usage=SPENT)
 
 
 @pytest.mark.parametrize("text", ["", "a\u2028b\x85c\fd", "x\ny", "\x00", "é" * 99])
 def test_any_text_comes_as_it_is_also_behind_other_lines(text: str) -> None:
     line = json.dumps(GOOD | {"result": text}, ensure_ascii=False)
-    assert heard(ended(f"note\n{line}\n")).text == text == heard(ended(line)).text
+    assert reply_of(run_result(f"note\n{line}\n")).text == text == reply_of(run_result(line)).text
 
 
 def test_an_answer_in_its_shape_goes_before_what_is_said() -> None:
-    said = heard(ended(GOOD | {"structured_output": {"verdict": "FAIL"}, "result": "PASS, I would say"}))
+    said = reply_of(run_result(GOOD | {"structured_output": {"verdict": "FAIL"}, "result": "PASS, I would say"}))
     assert json.loads(said.text or "") == {"verdict": "FAIL"}
-    words = Cli(("claude",), schema="{}").words
-    assert words[words.index("--json-schema") + 1] == "{}" and "--json-schema" not in Cli(("claude",)).words
+    words = Cli(("claude",), schema="{}").argv
+    assert words[words.index("--json-schema") + 1] == "{}" and "--json-schema" not in Cli(("claude",)).argv
 
 
 @pytest.mark.parametrize(
     ("run", "problem"),
     [
-        (ended(GOOD | {"is_error": True}), "the answer"),
-        (ended(GOOD | {"is_error": True, "result": "Not logged in"}, 1), "Not logged in"),
-        (ended(GOOD | {"is_error": True, "result": " ", "errors": ["a", 2]}, 1), "a; 2"),
-        (ended({"type": "result", "subtype": "error_max_turns", "is_error": True}, 1), "error_max_turns"),
-        (ended(GOOD | {"is_error": "false"}), "the answer"),
-        (ended(GOOD | {"is_error": None}, err="x"), "exit code 0: x"),
-        (ended(GOOD | {"subtype": "error_during_execution"}), "error_during_execution"),
-        (ended(GOOD, 3), "exit code 3"),
-        (ended(GOOD, 3, "at last"), "exit code 3: at last"),
-        (ended(GOOD, -9), "signal 9"),
-        (ended("", 1, "Error: unknown option\n"), "exit code 1: Error: unknown option"),
-        (ended("said to stdout", 1), "exit code 1: said to stdout"),
-        (ended("", -15), "signal 15"),
-        (ended("", 1, "x" * 5000 + "the end"), "exit code 1: " + "x" * 1993 + "the end"),
+        (run_result(GOOD | {"is_error": True}), "the answer"),
+        (run_result(GOOD | {"is_error": True, "result": "Not logged in"}, 1), "Not logged in"),
+        (run_result(GOOD | {"is_error": True, "result": " ", "errors": ["a", 2]}, 1), "a; 2"),
+        (run_result({"type": "result", "subtype": "error_max_turns", "is_error": True}, 1), "error_max_turns"),
+        (run_result(GOOD | {"is_error": "false"}), "the answer"),
+        (run_result(GOOD | {"is_error": None}, err="x"), "exit code 0: x"),
+        (run_result(GOOD | {"subtype": "error_during_execution"}), "error_during_execution"),
+        (run_result(GOOD, 3), "exit code 3"),
+        (run_result(GOOD, 3, "at last"), "exit code 3: at last"),
+        (run_result(GOOD, -9), "signal 9"),
+        (run_result("", 1, "Error: unknown option\n"), "exit code 1: Error: unknown option"),
+        (run_result("said to stdout", 1), "exit code 1: said to stdout"),
+        (run_result("", -15), "signal 15"),
+        (run_result("", 1, "x" * 5000 + "the end"), "exit code 1: " + "x" * 1993 + "the end"),
     ],
 )
 def test_a_run_that_failed_has_no_text_and_says_why(run: Ended, problem: str) -> None:
-    said = heard(run)
+    said = reply_of(run)
     assert (said.text, said.problem, said.is_late, said.is_garbage) == (None, problem, False, False)
 
 
@@ -119,37 +120,37 @@ GARBAGE += [
 
 @pytest.mark.parametrize("out", GARBAGE, ids=lambda out: out[:20])
 def test_what_is_not_its_json_is_garbage_and_never_a_text(out: str) -> None:
-    said = heard(ended(out))
+    said = reply_of(run_result(out))
     assert (said.text, said.is_garbage, said.usage) == (None, True, Usage())
     assert said.problem == f"the CLI said {len(out)} bytes that are not its JSON"
 
 
 @pytest.mark.parametrize("text", [None, 5, ["x"], {"a": 1}])
 def test_json_without_a_text_is_garbage_that_cost_something(text: Any) -> None:
-    said = heard(ended(GOOD | {"result": text}))
+    said = reply_of(run_result(GOOD | {"result": text}))
     assert (said.text, said.is_garbage, said.usage) == (None, True, SPENT) and said.problem
 
 
 def test_what_came_too_late_or_not_as_a_whole_counts_for_nothing() -> None:
-    assert heard(ended(is_late=True, code=-15)) == Said(None, is_late=True, usage=SPENT)
-    said = heard(ended(left_out=7))
+    assert reply_of(run_result(is_late=True, code=-15)) == ClaudeReply(None, is_late=True, usage=SPENT)
+    said = reply_of(run_result(left_out=7))
     assert (said.text, said.is_garbage) == (None, True) and f"{len(LINE) + 7} bytes" in str(said.problem)
 
 
 def test_an_answer_in_the_shape_that_was_asked_for_goes_before_what_is_said_beside_it() -> None:
     shaped = GOOD | {"structured_output": {"verdict": "FAIL"}}
-    assert heard(ended(shaped)) == Said('{"verdict": "FAIL"}', usage=SPENT)
-    assert heard(ended(shaped | {"result": None})).text == '{"verdict": "FAIL"}'
-    assert heard(ended(shaped | {"structured_output": ["x"]})).text == "the answer"
+    assert reply_of(run_result(shaped)) == ClaudeReply('{"verdict": "FAIL"}', usage=SPENT)
+    assert reply_of(run_result(shaped | {"result": None})).text == '{"verdict": "FAIL"}'
+    assert reply_of(run_result(shaped | {"structured_output": ["x"]})).text == "the answer"
     for bad in ({"is_error": True}, {"subtype": "error_max_turns"}):
-        assert heard(ended(shaped | bad)).text is None
+        assert reply_of(run_result(shaped | bad)).text is None
 
 
 @pytest.mark.parametrize("odd", [None, "9", True, -1, 10**400, [1], {}])
 def test_numbers_that_are_none_count_for_nothing(odd: Any) -> None:
     told = GOOD | {"usage": dict.fromkeys(USAGE, odd), "total_cost_usd": odd}
-    assert heard(ended(told)) == Said("the answer")
-    assert heard(ended(GOOD | {"usage": odd})).usage == Usage(0, 0, 0.25)
+    assert reply_of(run_result(told)) == ClaudeReply("the answer")
+    assert reply_of(run_result(GOOD | {"usage": odd})).usage == Usage(0, 0, 0.25)
 
 
 ANY = st.recursive(
@@ -162,7 +163,7 @@ ANY = st.recursive(
     st.fixed_dictionaries({}, optional=dict.fromkeys([*GOOD, "errors"], ANY | st.just("result"))), st.integers(-9, 2)
 )
 def test_whatever_it_prints_a_text_is_only_that_of_a_good_result(told: dict[str, Any], code: int) -> None:
-    said = heard(ended(told, code))
+    said = reply_of(run_result(told, code))
     if said.text is not None:
         assert (told["type"], told["result"], code) == ("result", said.text, 0)
         assert told.get("is_error", False) is False and told.get("subtype", "success") == "success"
@@ -171,7 +172,7 @@ def test_whatever_it_prints_a_text_is_only_that_of_a_good_result(told: dict[str,
 
 
 def test_the_words_let_it_read_and_nothing_else() -> None:
-    words = Cli(("env", "claude")).words
+    words = Cli(("env", "claude")).argv
     assert words[:4] == ["env", "claude", "--print", "--output-format"]
     told = dict(pairwise(words))
     assert (told["--output-format"], told["--setting-sources"], told["--tools"]) == ("json", "", "Read,Grep,Glob")
@@ -184,11 +185,11 @@ def test_the_words_let_it_read_and_nothing_else() -> None:
 
 def test_each_setting_has_its_words() -> None:
     plain, skipping = Cli(("claude",)), Cli(("claude",), skip_permissions=True)
-    chosen = Cli(("claude",), "opus").words
+    chosen = Cli(("claude",), "opus").argv
     where = chosen.index("--model")
-    assert chosen[where : where + 2] == ["--model", "opus"] and chosen[:where] + chosen[where + 2 :] == plain.words
-    assert skipping.words[-1] == "--dangerously-skip-permissions"
-    assert not {"--tools", "--disallowedTools"} & set(skipping.words)
+    assert chosen[where : where + 2] == ["--model", "opus"] and chosen[:where] + chosen[where + 2 :] == plain.argv
+    assert skipping.argv[-1] == "--dangerously-skip-permissions"
+    assert not {"--tools", "--disallowedTools"} & set(skipping.argv)
     assert plain.variables == QUIET | {"CLAUDE_CODE_RESTRICTED": "1"} and skipping.variables == QUIET
     assert {"CLAUDE_CODE_DISABLE_ATTACHMENTS", "CLAUDE_CODE_DISABLE_AUTO_MEMORY"} < QUIET.keys()
 
@@ -272,18 +273,11 @@ def test_who_answers_is_told_by_program_words_and_variables(tmp_path: Path) -> N
     assert "x" * 20 not in json.dumps([plain, others])
 
 
-class Never:
-    """A caller who waits for ever."""
-
-    def check(self) -> None: ...
-    def wait(self, seconds: float, /) -> None: ...
-
-
 def test_a_real_run_gets_its_prompt_by_stdin_and_what_it_says_is_heard() -> None:
     script = f"""test "$(cat)" = 'is it | so?' && test -z "$CREWHALL_TOKEN" && printf %s '{LINE}'"""
-    said = ask(Cli(("sh", "-c", script)), "is it | so?", cwd="/", seconds=20, stop=Never())
+    said = ask(Cli(("sh", "-c", script)), "is it | so?", cwd="/", seconds=20, stop=Stop())
     assert (said.text, said.usage, said.seconds > 0) == ("the answer", SPENT, True)
-    half = ask(Cli(("sh", "-c", "cat >&2; exit 4")), "\ud800", cwd="/", seconds=20, stop=Never())
+    half = ask(Cli(("sh", "-c", "cat >&2; exit 4")), "\ud800", cwd="/", seconds=20, stop=Stop())
     assert half.problem == "exit code 4: ?"
 
 
@@ -292,7 +286,7 @@ def test_what_outlives_it_does_not_answer_in_its_place() -> None:
     other = json.dumps(GOOD | {"result": "another answer"})
     waits = "trap '' TERM; while kill -0 $$ 2>/dev/null; do :; done"
     script = f"""({waits}; printf '%s\\n' '{other}') & printf '%s\\n' '{LINE}'"""
-    said = ask(Cli(("sh", "-c", script)), "", cwd="/", seconds=20, stop=Never())
+    said = ask(Cli(("sh", "-c", script)), "", cwd="/", seconds=20, stop=Stop())
     assert said.text == "the answer" or said.is_garbage, "it may have been ended before it spoke"
 
 
@@ -300,18 +294,18 @@ def test_what_it_logs_in_by_is_not_told_even_if_it_tells(monkeypatch: pytest.Mon
     key = "any-letters-at-all"
     monkeypatch.setenv("ANTHROPIC_API_KEY", key)
     said = ask(
-        Cli(("sh", "-c", "echo $ANTHROPIC_API_KEY | tee /dev/stderr; exit 1")), "", cwd="/", seconds=20, stop=Never()
+        Cli(("sh", "-c", "echo $ANTHROPIC_API_KEY | tee /dev/stderr; exit 1")), "", cwd="/", seconds=20, stop=Stop()
     )
     assert said.problem == "exit code 1: [secret: ANTHROPIC_API_KEY]"
     script = f"""printf '{LINE}' | sed "s/the answer/$ANTHROPIC_API_KEY/" """
-    assert ask(Cli(("sh", "-c", script)), "", cwd="/", seconds=20, stop=Never()).text == "[secret: ANTHROPIC_API_KEY]"
+    assert ask(Cli(("sh", "-c", script)), "", cwd="/", seconds=20, stop=Stop()).text == "[secret: ANTHROPIC_API_KEY]"
 
 
 def test_a_cli_that_is_not_there_or_says_nothing_is_told_apart() -> None:
     with pytest.raises(Unavailable, match="the Claude CLI is not there") as refused:
-        version(Cli(("no-such-claude",)), "/", Never())
+        version(Cli(("no-such-claude",)), "/", Stop())
     assert "judge.command" in str(refused.value.hint)
     for script, why in (("exit 0", "exit code 0"), ("echo so; exit 3", "exit code 3: so"), ("kill -9 $$", "signal 9")):
         with pytest.raises(InvalidState, match=f"--version failed: {why}"):
-            version(Cli(("sh", "-c", script)), "/", Never())
-    assert version(Cli(("printf", "9.9 (Stand-in)\nmore%s")), "/", Never()) == "9.9 (Stand-in)"
+            version(Cli(("sh", "-c", script)), "/", Stop())
+    assert version(Cli(("printf", "9.9 (Stand-in)\nmore%s")), "/", Stop()) == "9.9 (Stand-in)"

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crewhall.errors import Failure, InvalidInput, InvalidState, NotFound, PathOutsideRoot, Unavailable
-from crewhall.outside.files import DEEPEST, MOST_LINKS, opened, pieces
-from tests.outside.repos import unprivileged
+from crewhall.outside.files import DEEPEST, MOST_LINKS, open_root, pieces
+from tests.outside.repos import unprivileged_prefix
 from tests.sizes import size
 
 INSIDE, SECRET = b"inside\n", b"secret\n"
@@ -46,7 +46,7 @@ def quick_place() -> Iterator[str]:
 
 
 def read(root: Path, path: str) -> bytes:
-    with opened(str(root)) as top, top.file(path) as found:
+    with open_root(str(root)) as top, top.file(path) as found:
         return b"".join(pieces(found))
 
 
@@ -102,7 +102,7 @@ def test_a_path_that_leads_out_is_refused_in_one_sentence(root: Path, case: str)
     prepare(root)
     path = path.replace("{root}", str(root))
     for way in ("file", "directory"):
-        with pytest.raises(PathOutsideRoot) as refused, opened(str(root)) as top, getattr(top, way)(path):
+        with pytest.raises(PathOutsideRoot) as refused, open_root(str(root)) as top, getattr(top, way)(path):
             pass
         assert refused.value.message == "Path outside project root"
         assert refused.value.fields["path"] == path[:200]
@@ -136,7 +136,7 @@ def test_what_is_inside_is_found_however_it_is_named(root: Path, path: str, reso
         (root / place).mkdir()
     for place in ("~", "~dir/~", "..a/..."):
         (root / place).write_bytes(INSIDE)
-    with opened(str(root)) as top, top.file(path.replace("{root}", str(root))) as found:
+    with open_root(str(root)) as top, top.file(path.replace("{root}", str(root))) as found:
         assert (os.read(found.descriptor, 100), found.path) == (INSIDE, resolved)
         assert os.path.samestat(found.stat, os.stat(root / resolved))
 
@@ -145,13 +145,13 @@ def test_what_is_inside_is_found_however_it_is_named(root: Path, path: str, reso
 def test_the_root_has_many_names(root: Path, path: str) -> None:
     link(root / "self", ".")
     link(root / "src" / "top", root)
-    with opened(str(root)) as top, top.directory(path.replace("{root}", str(root))) as found:
+    with open_root(str(root)) as top, top.directory(path.replace("{root}", str(root))) as found:
         assert found.path == "." and "a.txt" in os.listdir(found.descriptor)
 
 
 def test_an_absolute_path_may_go_by_the_links_that_lead_to_the_root(root: Path, tmp_path: Path) -> None:
     link(tmp_path / "alias", tmp_path)
-    with opened(f"{tmp_path}/alias/project") as top:
+    with open_root(f"{tmp_path}/alias/project") as top:
         for path in (root / "a.txt", tmp_path / "alias" / "project" / "a.txt"):
             with top.file(str(path)) as found:
                 assert found.path == "a.txt"
@@ -246,7 +246,7 @@ def test_a_directory_too_deep_is_refused_before_it_takes_all_descriptors(root: P
     for _ in range(DEEPEST + 1):
         here /= "d"
     os.makedirs(here)
-    with opened(str(root)) as top:
+    with open_root(str(root)) as top:
         with top.directory("d/" * DEEPEST) as found:
             assert os.listdir(found.descriptor) == ["d"]
         with pytest.raises(InvalidInput, match=f"more than {DEEPEST} directories deep"), top.directory(str(here)):
@@ -259,7 +259,7 @@ def test_no_descriptor_is_left_open(root: Path) -> None:
     for path in ("a.txt", "src/deep/c.txt", "src", "src/deep/nope", "src/deep/../../..", "door", "a\0"):
         for way in ("file", "directory"):
             try:
-                with opened(str(root)) as top, getattr(top, way)(path):
+                with open_root(str(root)) as top, getattr(top, way)(path):
                     pass
             except Failure:
                 pass
@@ -282,20 +282,23 @@ def test_a_refusal_of_the_kernel_is_told(root: Path) -> None:
     (root / "src").chmod(0o111)
     (root / "src" / "deep").chmod(0o600)
     (root / "a.txt").chmod(0o000)
-    asked = "import sys; from tests.outside.test_files import told; told(*sys.argv[1:])"
+    asked = "import sys; from tests.outside.test_files import print_outcomes; print_outcomes(*sys.argv[1:])"
     ways = [("file", "src/b.txt"), ("directory", "src"), ("file", "src/deep/c.txt"), ("file", "a.txt")]
     words = [word for way, path in ways for word in (way, path)]
     ended = subprocess.run(
-        [*unprivileged(), sys.executable, "-c", asked, str(root), *words], capture_output=True, text=True, check=True
+        [*unprivileged_prefix(), sys.executable, "-c", asked, str(root), *words],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert ended.stdout.splitlines() == ["opened"] + [
         f"INVALID_STATE the hub's user may not read '{path}'" for _, path in ways[1:]
     ]
 
 
-def told(root: str, *words: str) -> None:
+def print_outcomes(root: str, *words: str) -> None:
     """What comes of opening these, for a process that may not do everything."""
-    with opened(root) as top:
+    with open_root(root) as top:
         for way, path in zip(words[::2], words[1::2], strict=True):
             try:
                 with getattr(top, way)(path):
@@ -308,7 +311,7 @@ def test_having_no_descriptors_left_is_a_refusal(root: Path) -> None:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with opened(str(root)) as top:
+    with open_root(str(root)) as top:
         free = os.dup(top.descriptor)
         os.close(free)
         resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, hard))
@@ -322,7 +325,7 @@ def test_having_no_descriptors_left_is_a_refusal(root: Path) -> None:
 @pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="it needs a file that can be opened and not read")
 def test_a_file_that_cannot_be_read_says_so() -> None:
     refused = pytest.raises(Unavailable, match="'mem' can't be read: Input/output error")
-    with opened(f"/proc/{os.getpid()}") as top, top.file("mem") as found, refused:
+    with open_root(f"/proc/{os.getpid()}") as top, top.file("mem") as found, refused:
         list(pieces(found))
 
 
@@ -350,7 +353,7 @@ def try_path(root: str, path: str) -> None:
     """Open a path in a tree at rest, where what it leads to can be known beforehand."""
     at_rest = os.path.realpath(os.path.join(root, path))
     try:
-        with opened(root) as top, top.file(path) as found:
+        with open_root(root) as top, top.file(path) as found:
             assert at_rest == f"{root}/{found.path}"
             assert os.path.samestat(found.stat, os.stat(at_rest))
     except NotFound:

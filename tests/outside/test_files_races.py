@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from crewhall.errors import Failure
-from crewhall.outside.files import opened
+from crewhall.outside.files import open_root
 from tests.sizes import size
 
 READS = size(2_500, 10_000)
@@ -46,7 +46,7 @@ def root(tmp_path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def swapped(one: Path, other: Path, how: str) -> Iterator[None]:
+def keep_swapping(one: Path, other: Path, how: str) -> Iterator[None]:
     """The two change places all the time."""
     words = [sys.executable, "-IS", "-c", SWAPPER, str(one), str(other), how]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
@@ -62,7 +62,7 @@ def swapped(one: Path, other: Path, how: str) -> Iterator[None]:
 def outcome(root: Path, path: str) -> bytes | str:
     """What a read gives: the content, or the refusal's code."""
     try:
-        with opened(str(root)) as top, top.file(path) as found:
+        with open_root(str(root)) as top, top.file(path) as found:
             return os.read(found.descriptor, 100)
     except Failure as failure:
         return failure.code
@@ -78,7 +78,7 @@ def test_a_link_that_is_swapped_in_leads_nobody_out(root: Path, place: str, how:
     if to == "relative":  # it is only right where it will be
         (root / "lure").rename((root / place).with_name("lure"))
     lure = root / "lure" if to == "absolute" else (root / place).with_name("lure")
-    with swapped(root / place, lure, how):
+    with keep_swapping(root / place, lure, how):
         seen = Counter(outcome(root, "src/deep/a.txt") for _ in range(SOME_READS))
     assert seen[INSIDE] and seen["PATH_OUTSIDE_ROOT"], seen
     assert set(seen) <= {INSIDE, "PATH_OUTSIDE_ROOT", "NOT_FOUND", "INVALID_STATE"}, seen
@@ -87,7 +87,7 @@ def test_a_link_that_is_swapped_in_leads_nobody_out(root: Path, place: str, how:
 def test_ten_thousand_reads_while_a_link_is_swapped_in(root: Path) -> None:
     """So many in `make soak`: otherwise a quarter of them."""
     (root / "lure").symlink_to(root.parent / "outside" / "src" / "deep" / "a.txt")
-    with swapped(root / "src" / "deep" / "a.txt", root / "lure", "exchange"):
+    with keep_swapping(root / "src" / "deep" / "a.txt", root / "lure", "exchange"):
         seen = Counter(outcome(root, "src/deep/a.txt") for _ in range(READS))
     assert seen.total() == READS and seen[INSIDE] and seen["PATH_OUTSIDE_ROOT"], seen
     assert set(seen) <= {INSIDE, "PATH_OUTSIDE_ROOT", "INVALID_STATE"}, seen
@@ -96,9 +96,9 @@ def test_ten_thousand_reads_while_a_link_is_swapped_in(root: Path) -> None:
 def test_a_directory_that_is_swapped_for_a_link_lists_no_name_from_outside(root: Path) -> None:
     (root / "lure").symlink_to(root.parent / "outside" / "src")
     seen: Counter[str] = Counter()
-    with swapped(root / "src", root / "lure", "exchange"):
+    with keep_swapping(root / "src", root / "lure", "exchange"):
         for _ in range(SOME_READS):
-            with contextlib.suppress(Failure), opened(str(root)) as top, top.directory("src/deep") as found:
+            with contextlib.suppress(Failure), open_root(str(root)) as top, top.directory("src/deep") as found:
                 seen.update(os.listdir(found.descriptor))
     assert set(seen) == {"a.txt", "mine.txt"}
 
@@ -106,7 +106,7 @@ def test_a_directory_that_is_swapped_for_a_link_lists_no_name_from_outside(root:
 def test_a_fifo_that_is_swapped_in_keeps_nobody_waiting(root: Path) -> None:
     os.mkfifo(root / "pipe")
     before = len(os.listdir("/dev/fd"))
-    with swapped(root / "src" / "deep" / "a.txt", root / "pipe", "exchange"):
+    with keep_swapping(root / "src" / "deep" / "a.txt", root / "pipe", "exchange"):
         seen = Counter(outcome(root, "src/deep/a.txt") for _ in range(READS))
     assert set(seen) == {INSIDE, "INVALID_INPUT"} and len(os.listdir("/dev/fd")) == before
 
@@ -116,6 +116,6 @@ def test_a_directory_that_changes_places_while_it_is_left_by_two_dots_leads_nobo
     (root / "a.txt").write_bytes(INSIDE)
     (root.parent / "a.txt").write_bytes(SECRET)
     (root.parent / "outside" / "deep").mkdir()
-    with swapped(root / "src" / "deep", root.parent / "outside" / "deep", "exchange"):
+    with keep_swapping(root / "src" / "deep", root.parent / "outside" / "deep", "exchange"):
         seen = Counter(outcome(root, "src/deep/../../a.txt") for _ in range(SOME_READS))
     assert set(seen) == {INSIDE}

@@ -7,27 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from crewhall.app import Stop
 from crewhall.errors import Cancelled, NotFound, Unavailable
-from crewhall.outside.forecast import FILES, UNRELATED, Forecast, Pair, Place, forecast
-from crewhall.outside.git import Repository, opened
+from crewhall.outside.forecast import FILES, UNRELATED, MergeCandidate, MergeForecast, Pair, forecast
+from crewhall.outside.git import GitRepository, open_repository
 from crewhall.outside.worktrees import add_worktree
+from crewhall.stop import Stop
 from tests.outside.repos import change, commit, fingerprint, git, make_repository
 from tests.outside.test_git import slow_git
 
 
-def worktree(repo: Repository, tmp_path: Path, name: str) -> Path:
+def worktree(repo: GitRepository, tmp_path: Path, name: str) -> Path:
     path = tmp_path / "trees" / name
     add_worktree(repo, str(path), name, "main")
     return path
 
 
-def place(path: Path) -> Place:
-    return Place(path.name, str(path), path.name)
+def place(path: Path) -> MergeCandidate:
+    return MergeCandidate(path.name, str(path), path.name)
 
 
 @pytest.fixture
-def trees(repo: Repository, tmp_path: Path) -> list[Path]:
+def trees(repo: GitRepository, tmp_path: Path) -> list[Path]:
     """One has committed, two have only edited, and one has a new file: a, b and c change the same line."""
     a, b, c, d = (worktree(repo, tmp_path, name) for name in "abcd")
     change(a / "file-0", "from a")
@@ -40,23 +40,23 @@ def trees(repo: Repository, tmp_path: Path) -> list[Path]:
     return [a, b, c, d]
 
 
-def seen(told: Forecast) -> set[tuple[str, str, tuple[str, ...]]]:
+def conflicts_in(told: MergeForecast) -> set[tuple[str, str, tuple[str, ...]]]:
     return {(pair.a, pair.b, pair.files) for pair in told.conflicts}
 
 
-def test_places_that_change_the_same_lines_conflict_committed_or_not(repo: Repository, trees: list[Path]) -> None:
+def test_places_that_change_the_same_lines_conflict_committed_or_not(repo: GitRepository, trees: list[Path]) -> None:
     told = forecast(repo, [place(tree) for tree in trees])
-    assert seen(told) == {("a", "b", ("file-0",)), ("a", "c", ("file-0",)), ("b", "c", ("file-0",))}
+    assert conflicts_in(told) == {("a", "b", ("file-0",)), ("a", "c", ("file-0",)), ("b", "c", ("file-0",))}
     assert (told.compared, told.unreadable, told.against_base) == (6, (), ())
 
 
-def test_nothing_is_left_behind(repo: Repository, trees: list[Path], tmp_path: Path) -> None:
+def test_nothing_is_left_behind(repo: GitRepository, trees: list[Path], tmp_path: Path) -> None:
     before = fingerprint(tmp_path)
     forecast(repo, [place(tree) for tree in trees], base="main")
     assert fingerprint(tmp_path) == before
 
 
-def test_untracked_files_and_odd_names_conflict_too(repo: Repository, tmp_path: Path) -> None:
+def test_untracked_files_and_odd_names_conflict_too(repo: GitRepository, tmp_path: Path) -> None:
     names = [b"same", b"new\nline", b"bad \xff"]
     places = []
     for tree in (worktree(repo, tmp_path, "a"), worktree(repo, tmp_path, "b")):
@@ -67,16 +67,16 @@ def test_untracked_files_and_odd_names_conflict_too(repo: Repository, tmp_path: 
     assert (set(pair.files), pair.total) == ({"same", "new\nline", "bad \ufffd"}, 3)
 
 
-def test_a_deletion_and_a_change_conflict_and_a_move_does_not(repo: Repository, tmp_path: Path) -> None:
+def test_a_deletion_and_a_change_conflict_and_a_move_does_not(repo: GitRepository, tmp_path: Path) -> None:
     gone, moved, edited = (worktree(repo, tmp_path, name) for name in ("gone", "moved", "edited"))
     (gone / "file-0").unlink()
     (moved / "file-0").rename(moved / "elsewhere")
     change(edited / "file-0", "edited", line=29)
     told = forecast(repo, [place(gone), place(moved), place(edited)], [("gone", "edited"), ("moved", "edited")])
-    assert seen(told) == {("gone", "edited", ("file-0",))}
+    assert conflicts_in(told) == {("gone", "edited", ("file-0",))}
 
 
-def test_each_place_against_a_base(repo: Repository, trees: list[Path]) -> None:
+def test_each_place_against_a_base(repo: GitRepository, trees: list[Path]) -> None:
     change(Path(repo.root, "file-1"), "on main")
     commit(repo.root, "main moves")
     told = forecast(repo, [place(tree) for tree in trees], pairs=[], base="main")
@@ -86,7 +86,7 @@ def test_each_place_against_a_base(repo: Repository, trees: list[Path]) -> None:
         forecast(repo, [], base="nothing")
 
 
-def test_a_place_in_the_middle_of_a_merge_counts_with_what_it_merges(repo: Repository, trees: list[Path]) -> None:
+def test_a_place_in_the_middle_of_a_merge_counts_with_what_it_merges(repo: GitRepository, trees: list[Path]) -> None:
     _, b, *_ = trees
     commit(b, "work")
     git(b, "merge", "-q", "a", check=False)
@@ -95,19 +95,19 @@ def test_a_place_in_the_middle_of_a_merge_counts_with_what_it_merges(repo: Repos
     assert forecast(repo, [place(tree) for tree in trees], [("a", "b")]).conflicts == ()
 
 
-def test_a_directory_that_is_gone_counts_by_its_branch(repo: Repository, trees: list[Path]) -> None:
+def test_a_directory_that_is_gone_counts_by_its_branch(repo: GitRepository, trees: list[Path]) -> None:
     shutil.rmtree(trees[0])
-    places = [Place("a", str(trees[0]), "a"), Place("by-branch", None, "a"), place(trees[1])]
+    places = [MergeCandidate("a", str(trees[0]), "a"), MergeCandidate("by-branch", None, "a"), place(trees[1])]
     told = forecast(repo, places)
-    assert seen(told) == {("a", "b", ("file-0",)), ("by-branch", "b", ("file-0",))}
+    assert conflicts_in(told) == {("a", "b", ("file-0",)), ("by-branch", "b", ("file-0",))}
 
 
-def test_a_tag_or_a_commit_is_a_place_too(repo: Repository, trees: list[Path]) -> None:
+def test_a_tag_or_a_commit_is_a_place_too(repo: GitRepository, trees: list[Path]) -> None:
     git(repo.root, "tag", "-a", "v1", "-m", "one", "a")
     head = git(repo.root, "rev-parse", "a")
     git(repo.root, "tag", "d", "a")  # of two names the branch's counts
-    told = forecast(repo, [Place(name, None, name) for name in ("v1", head, "d")] + [place(trees[1])])
-    assert seen(told) == {("v1", "b", ("file-0",)), (head, "b", ("file-0",))}
+    told = forecast(repo, [MergeCandidate(name, None, name) for name in ("v1", head, "d")] + [place(trees[1])])
+    assert conflicts_in(told) == {("v1", "b", ("file-0",)), (head, "b", ("file-0",))}
     shutil.rmtree(trees[0])
     git(repo.root, "branch", "-qm", "a", "renamed")
     git(repo.root, "tag", "a", "renamed")
@@ -116,34 +116,40 @@ def test_a_tag_or_a_commit_is_a_place_too(repo: Repository, trees: list[Path]) -
 
 
 def test_without_room_for_temporary_files_there_is_none(
-    repo: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repo: GitRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(Unavailable, match="no temporary directory can be made"):
         forecast(repo, [])
 
 
-def test_what_can_t_be_read_is_named_and_the_rest_is_compared(repo: Repository, trees: list[Path]) -> None:
+def test_what_can_t_be_read_is_named_and_the_rest_is_compared(repo: GitRepository, trees: list[Path]) -> None:
     a, b, c, _ = trees
     other = make_repository(a.parent / "other")
     git(repo.root, "config", "filter.broken.clean", "false")
     git(repo.root, "config", "filter.broken.required", "true")
     (c / ".gitattributes").write_text("* filter=broken\n")
-    places = [place(a), place(b), place(c), Place("no-branch", None, "nothing"), Place("other", other.root, "main")]
+    places = [
+        place(a),
+        place(b),
+        place(c),
+        MergeCandidate("no-branch", None, "nothing"),
+        MergeCandidate("other", other.root, "main"),
+    ]
     told = forecast(repo, places)
-    assert seen(told) == {("a", "b", ("file-0",))}
+    assert conflicts_in(told) == {("a", "b", ("file-0",))}
     reasons = dict(told.unreadable)
     assert "could not read all files" in reasons["c"]
     assert "no commit on nothing" in reasons["no-branch"]
     assert "is not a worktree" in reasons["other"]
 
 
-def test_histories_with_nothing_in_common_conflict_with_a_note(repo: Repository, trees: list[Path]) -> None:
+def test_histories_with_nothing_in_common_conflict_with_a_note(repo: GitRepository, trees: list[Path]) -> None:
     loner = trees[3]
     git(loner, "checkout", "-q", "--orphan", "loner")
     commit(loner, "a history of its own")
     told = forecast(repo, [place(tree) for tree in trees])
-    assert seen(told) >= {("a", "b", ("file-0",)), ("a", "d", ())}
+    assert conflicts_in(told) >= {("a", "b", ("file-0",)), ("a", "d", ())}
     assert {pair.note for pair in told.conflicts if pair.b == "d"} == {UNRELATED}
     assert len(told.conflicts) == 6
 
@@ -167,10 +173,10 @@ def test_odd_paths_of_the_repository_itself(tmp_path: Path, no_own_settings: Non
 
 
 def test_a_forecast_ends_with_its_call_and_needs_a_new_git(
-    repo: Repository, trees: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repo: GitRepository, trees: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stop = Stop(60)
-    watched = opened(repo.root, stop)
+    watched = open_repository(repo.root, stop)
     stop.cancel()
     with pytest.raises(Cancelled):
         forecast(watched, [place(tree) for tree in trees])
@@ -179,5 +185,5 @@ def test_a_forecast_ends_with_its_call_and_needs_a_new_git(
         forecast(repo, [])
 
 
-def test_no_places_and_one_place_have_no_conflicts(repo: Repository, trees: list[Path]) -> None:
-    assert forecast(repo, []) == forecast(repo, [place(trees[0])]) == Forecast((), (), (), 0)
+def test_no_places_and_one_place_have_no_conflicts(repo: GitRepository, trees: list[Path]) -> None:
+    assert forecast(repo, []) == forecast(repo, [place(trees[0])]) == MergeForecast((), (), (), 0)

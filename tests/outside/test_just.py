@@ -21,7 +21,7 @@ from crewhall.errors import (
 )
 from crewhall.outside import just
 from crewhall.outside import justfiles as limits
-from crewhall.outside.just import UNTOLD, Recipe, program, recipes, run_recipe
+from crewhall.outside.just import UNREADABLE_IMPORT, Recipe, program, recipes, run_recipe
 from crewhall.outside.justfiles import justfiles
 from crewhall.outside.run import Ended
 
@@ -44,11 +44,11 @@ def check(path: str, text: bytes) -> None:
         raise Forbidden(f"'{path}' is secret", hint="Do without.")
 
 
-def listed(root: Path) -> list[Recipe]:
+def list_recipes(root: Path) -> list[Recipe]:
     return recipes(str(root), check)
 
 
-def ran(root: Path, name: str) -> Ended:
+def run_one(root: Path, name: str) -> Ended:
     return run_recipe(str(root), name, check, seconds=20, most_bytes=100_000)
 
 
@@ -102,7 +102,7 @@ def test_the_public_recipes_are_listed_and_nothing_is_run(root: Path) -> None:
     write(root / "hidden.just", "unseen:\n    @pwd\n")
     write(root / "tools" / "mod.just", "mod deep\n# Look\nlint:\n    @pwd\n_own:\n    @pwd\n")
     write(root / "tools" / "deep.just", "all:\n    @pwd\n")
-    assert listed(root) == [
+    assert list_recipes(root) == [
         Recipe("b", "Build it"),
         Recipe("build", "Build it"),
         Recipe("each"),
@@ -114,7 +114,7 @@ def test_the_public_recipes_are_listed_and_nothing_is_run(root: Path) -> None:
         Recipe("tools::lint", "Look"),
     ]
     assert not (root / "evaluated").exists()
-    said = {name: ran(root, name).out.decode().strip() for name in ("b", "each", "imported", "t", "tools::lint")}
+    said = {name: run_one(root, name).out.decode().strip() for name in ("b", "each", "imported", "t", "tools::lint")}
     tools = str(root / "tools")
     assert said == {"b": "built", "each": "penguin", "imported": str(root), "t": tools, "tools::lint": tools}
 
@@ -123,7 +123,7 @@ def test_the_public_recipes_are_listed_and_nothing_is_run(root: Path) -> None:
 def test_a_justfile_has_one_of_just_s_names(root: Path, name: str) -> None:
     write(root / name, "a:\n    @pwd\n")
     assert justfiles(str(root), check) == [str(root / name)]
-    assert ran(root, "a").out.decode().strip() == str(root)
+    assert run_one(root, "a").out.decode().strip() == str(root)
 
 
 def links(root: Path) -> None:
@@ -172,7 +172,7 @@ def test_what_is_no_justfile_of_the_root_is_refused(
 ) -> None:
     make(root)  # type: ignore[operator]
     with pytest.raises(failure, match=words) as refused:
-        listed(root)
+        list_recipes(root)
     assert refused.value.hint
 
 
@@ -220,9 +220,9 @@ def test_nothing_outside_is_imported_listed_or_run(root: Path, case: str) -> Non
     write(root / "outside", "")
     write(root / "justfile", ELSEWHERE[case].format(outside=outside) + "\nmine:\n    @pwd\n")
     with pytest.raises(PathOutsideRoot):
-        listed(root)
+        list_recipes(root)
     with pytest.raises(PathOutsideRoot):
-        ran(root, "leaked")
+        run_one(root, "leaked")
 
 
 @pytest.mark.parametrize(
@@ -235,13 +235,13 @@ def test_nothing_outside_is_imported_listed_or_run(root: Path, case: str) -> Non
 def test_a_path_that_must_be_worked_out_is_refused(root: Path, line: str) -> None:
     write(root / "justfile", f"\n{line}\nmine:\n")
     with pytest.raises(InvalidState, match="justfile:2 names a file by more than a plain string"):
-        listed(root)
+        list_recipes(root)
 
 
 def test_what_only_looks_like_an_import_is_none(root: Path) -> None:
     text = "import:\n    @pwd\nmod a='1':\n    #!/bin/sh\n    import '../x'\nimportant := 'x'\n# import '../x'\n"
     write(root / "justfile", text + "text := '''\nimport os\n'''\n")
-    assert [recipe.name for recipe in listed(root)] == ["import", "mod"]
+    assert [recipe.name for recipe in list_recipes(root)] == ["import", "mod"]
 
 
 def test_what_a_module_or_an_import_may_be_called(root: Path) -> None:
@@ -260,7 +260,7 @@ def test_what_a_module_or_an_import_may_be_called(root: Path) -> None:
     for place in places:
         write(root / place, f"{place[0]}1:\n    @pwd\n")
     write(root / "b", "a file beside the module")
-    assert [recipe.name for recipe in listed(root)] == ["a1", "b::b1", "c::c1", "d::e1", "f::g1", "j::k1"]
+    assert [recipe.name for recipe in list_recipes(root)] == ["a1", "b::b1", "c::c1", "d::e1", "f::g1", "j::k1"]
     assert set(justfiles(str(root), check)) >= {str(root / place) for place in places}
 
 
@@ -273,7 +273,7 @@ def test_no_justfile_is_one_that_may_not_be_shown(root: Path, line: str) -> None
     else:
         (root / "justfile").symlink_to("my.secret")
     with pytest.raises(Forbidden):
-        listed(root)
+        list_recipes(root)
 
 
 @pytest.mark.parametrize("target", ["../outside", "my.secret"])
@@ -292,38 +292,38 @@ def test_what_just_says_of_a_file_that_may_not_be_shown_is_not_told(root: Path, 
 
     with pytest.raises(InvalidState) as refused:
         recipes(str(root), swap)
-    assert refused.value.message == f"just can't read {root}/justfile: {UNTOLD}"
+    assert refused.value.message == f"just can't read {root}/justfile: {UNREADABLE_IMPORT}"
 
 
 def test_another_name_that_may_mean_two_recipes_is_left_out(root: Path) -> None:
     """Of `tools::build` just tells no more than `build`."""
     write(root / "justfile", "mod tools\nalias b := tools::build\nalias l := tools::lint\nbuild:\n    @echo mine\n")
     write(root / "tools.just", "[private]\nbuild:\n    @echo theirs\nlint:\n")
-    assert [recipe.name for recipe in listed(root)] == ["build", "l", "tools::lint"]
+    assert [recipe.name for recipe in list_recipes(root)] == ["build", "l", "tools::lint"]
 
 
 def test_a_justfile_that_leads_to_too_much_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MOST_FILES", 2)
     write(root / "justfile", "import? 'a'\nimport? 'b'\n")
     with pytest.raises(LimitExceeded, match="over 2 files"):
-        listed(root)
+        list_recipes(root)
     monkeypatch.setattr(limits, "MOST_BYTES", 10)
     with pytest.raises(LimitExceeded, match="over 10 bytes"):
-        listed(root)
+        list_recipes(root)
 
 
 def test_a_link_inside_the_root_is_as_good(root: Path) -> None:
     write(root / "build" / "tasks", "a:\n    @pwd\n")
     (root / "justfile").symlink_to("build/tasks")
-    assert [recipe.name for recipe in listed(root)] == ["a"]
-    assert ran(root, "a").out.decode().strip() == str(root)
+    assert [recipe.name for recipe in list_recipes(root)] == ["a"]
+    assert run_one(root, "a").out.decode().strip() == str(root)
 
 
 def test_a_justfile_above_is_never_fallen_back_to(root: Path) -> None:
     write(root.parent / "justfile", "above:\n    @echo above\n")
     write(root / "justfile", "set fallback\na:\n    @pwd\n")
-    assert [recipe.name for recipe in listed(root)] == ["a"]
-    ended = ran(root, "above")  # as if it had been listed a moment ago
+    assert [recipe.name for recipe in list_recipes(root)] == ["a"]
+    ended = run_one(root, "above")  # as if it had been listed a moment ago
     assert ended.code == 1 and b"does not contain recipe `above`" in ended.out
 
 
@@ -331,7 +331,7 @@ def test_a_justfile_that_is_too_large_is_refused(root: Path, monkeypatch: pytest
     write(root / "justfile", "a:\n    @pwd\n")
     monkeypatch.setattr(just, "LIST_BYTES", 100)
     with pytest.raises(LimitExceeded):
-        listed(root)
+        list_recipes(root)
 
 
 def test_a_recipe_gets_the_project_s_variables_and_not_the_hall_s(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -342,7 +342,7 @@ def test_a_recipe_gets_the_project_s_variables_and_not_the_hall_s(root: Path, mo
     monkeypatch.setenv("SHOP_COLOUR", "red")
     write(root / ".env", "FROM_FILE=yes\n")
     write(root / "justfile", "set dotenv-load\nshow:\n    @env\n")
-    shown = dict(re.findall(r"(?m)^(\w+)=(.*)$", ran(root, "show").out.decode()))
+    shown = dict(re.findall(r"(?m)^(\w+)=(.*)$", run_one(root, "show").out.decode()))
     assert not own & set(shown)
     assert (shown["SHOP_COLOUR"], shown["FROM_FILE"], shown["HOME"]) == ("red", "yes", os.environ["HOME"])
 
@@ -358,10 +358,10 @@ def test_just_is_found_in_path_or_beside_python_and_a_recipe_may_call_it(
         (bare / name).symlink_to(str(shutil.which(name)))
     monkeypatch.setenv("PATH", str(bare))
     assert program() == str(beside / "just")
-    assert ran(root, "a").out == b"b\nnone\n"
+    assert run_one(root, "a").out == b"b\nnone\n"
     (bare / "just").symlink_to(beside / "just")
     assert program() == str(bare / "just")
-    assert ran(root, "a").out == b"b\nnone\n"
+    assert run_one(root, "a").out == b"b\nnone\n"
 
 
 def test_without_just_the_refusal_says_how_to_get_it(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,5 +369,5 @@ def test_without_just_the_refusal_says_how_to_get_it(root: Path, monkeypatch: py
     monkeypatch.setenv("PATH", str(root))
     monkeypatch.setattr(sys, "executable", str(root / "python"))
     with pytest.raises(Unavailable) as refused:
-        listed(root)
+        list_recipes(root)
     assert "pip install 'crewhall[just]'" in refused.value.hint

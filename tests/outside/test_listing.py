@@ -7,28 +7,28 @@ from pathlib import Path
 
 import pytest
 
-from crewhall.app import Stop
 from crewhall.errors import Cancelled, LimitExceeded, Unavailable
 from crewhall.outside import listing
-from crewhall.outside.files import Found, opened
-from crewhall.outside.git import Repository
-from crewhall.outside.listing import Asking, Listing, contents, listed, look_at
+from crewhall.outside.files import Found, open_root
+from crewhall.outside.git import GitRepository
+from crewhall.outside.listing import GitLookup, Listing, contents, look_at, read_listing
+from crewhall.stop import Stop
 from tests.conftest import eventually
 from tests.outside.repos import commit, git
 
 
 def look(root: Path, found: Found, stop: Stop | None = None) -> Listing:
-    asking = Asking(str(root), found, stop)
-    return listed(found, asking, lambda: contents(found, asking))
+    asking = GitLookup(str(root), found, stop)
+    return read_listing(found, asking, lambda: contents(found, asking))
 
 
-def seen(root: Path, path: str = ".", stop: Stop | None = None) -> Listing:
-    with opened(str(root)) as top, top.directory(path) as found:
+def list_path(root: Path, path: str = ".", stop: Stop | None = None) -> Listing:
+    with open_root(str(root)) as top, top.directory(path) as found:
         return look(root, found, stop)
 
 
 @pytest.fixture
-def root(repo: Repository) -> Path:
+def root(repo: GitRepository) -> Path:
     root = Path(repo.root)
     (root / ".gitignore").write_text("*.log\n")
     (root / "x.log").write_text("x")
@@ -44,7 +44,7 @@ def put_git(place: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
 
 
 def test_git_tells_what_it_ignores_and_what_it_tracks(root: Path) -> None:
-    found = seen(root)
+    found = list_path(root)
     assert found.names == [".gitignore", "file-0", "file-1", "file-2", "x.log"] and found.problem is None
     assert found.ignored == {"x.log"} and found.tracked == ["file-0", "file-1", "file-2"]
 
@@ -56,7 +56,7 @@ def test_without_git_everything_is_listed_with_the_reason(
     for directory in (root, tmp_path / "home"):
         directory.mkdir(exist_ok=True)
         (directory / "x.log").touch()
-        found = seen(directory)
+        found = list_path(directory)
         assert "x.log" in found.names and not found.ignored
         assert found.problem is not None and found.problem.startswith("git can't be started")
 
@@ -72,7 +72,7 @@ def test_a_git_that_fails_or_is_slow_is_told(root: Path, tmp_path: Path, monkeyp
         }.items()
     ):
         put_git(tmp_path / f"bin-{number}", monkeypatch, script)
-        found = seen(root)
+        found = list_path(root)
         assert (found.problem, found.ignored, "x.log" in found.names) == (told, frozenset(), True)
 
 
@@ -82,7 +82,7 @@ def test_a_cancelled_call_ends_with_git(root: Path, tmp_path: Path, monkeypatch:
 
     def ask() -> None:
         with pytest.raises(Cancelled):
-            seen(root, stop=stop)
+            list_path(root, stop=stop)
         ended.set()
 
     asking = threading.Thread(target=ask)
@@ -96,7 +96,7 @@ def test_a_cancelled_call_ends_with_git(root: Path, tmp_path: Path, monkeypatch:
 def test_no_room_for_a_temporary_directory_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     (tmp_path / "a").touch()
-    found = seen(tmp_path)
+    found = list_path(tmp_path)
     assert "a" in found.names and found.problem is not None and found.problem.startswith("no temporary directory")
 
 
@@ -106,7 +106,7 @@ def test_nothing_is_left_of_the_repository_that_git_was_lent(tmp_path: Path, mon
     (tmp_path / "plain" / "x.log").touch()
     (tmp_path / "plain" / ".gitignore").write_text("*.log")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    assert "x.log" in seen(tmp_path / "plain").ignored
+    assert "x.log" in list_path(tmp_path / "plain").ignored
     assert os.listdir(tmp_path / "temporary") == [] and sorted(os.listdir(tmp_path / "plain")) == [
         ".gitignore",
         "x.log",
@@ -121,7 +121,7 @@ def test_a_repository_among_the_files_changes_no_answer(root: Path, planted: str
     (root / "empty/.git").mkdir(parents=True)
     for name in ("shown.txt", "hidden.log"):
         (root / planted / name).touch()
-    found = seen(root, planted)
+    found = list_path(root, planted)
     assert found.problem is None and found.ignored == {"hidden.log"} and ".git" not in found.names
 
 
@@ -130,11 +130,11 @@ def test_a_nested_repository_and_a_broken_one_are_asked_themselves(root: Path) -
     (root / "nested/.gitignore").write_text("*.txt\n")
     for name in ("a.txt", "a.log"):
         (root / "nested" / name).touch()
-    assert seen(root, "nested").ignored == {"a.txt"}
+    assert list_path(root, "nested").ignored == {"a.txt"}
     (root / "broken").mkdir()
     (root / "broken/.git").write_text("gitdir: nowhere\n")
     (root / "broken/x.log").touch()
-    found = seen(root, "broken")
+    found = list_path(root, "broken")
     assert found.names == ["x.log"] and found.problem is not None and "not a git repository" in found.problem
 
 
@@ -152,7 +152,7 @@ def test_git_is_not_asked_where_it_would_wait(root: Path, place: str, monkeypatc
     if target:
         (root / place).symlink_to(root / target)
     monkeypatch.setenv("PATH", "")
-    found = seen(root, "sub")
+    found = list_path(root, "sub")
     assert "y" in found.names and found.problem == f"{root / place} is no regular file"
 
 
@@ -160,7 +160,7 @@ def test_git_has_little_time_for_what_it_includes(root: Path, monkeypatch: pytes
     monkeypatch.setattr(listing, "SECONDS", 0.2)
     git(root, "config", "include.path", "../more")
     os.mkfifo(root / "more")
-    found = seen(root)
+    found = list_path(root)
     assert "x.log" in found.names and found.problem == "git ls-files took longer than 0.2 s"
 
 
@@ -168,7 +168,7 @@ def test_git_has_little_time_for_what_it_includes(root: Path, monkeypatch: pytes
 def test_a_repository_of_another_owner_is_refused_in_git_s_words(root: Path) -> None:
     for place in (root, root / ".git"):
         os.chown(place, 12345, 12345)
-    found = seen(root)
+    found = list_path(root)
     assert "x.log" in found.names and found.problem is not None and "dubious ownership" in found.problem
 
 
@@ -189,7 +189,7 @@ def test_no_file_elsewhere_is_read_as_rules_of_the_repository(root: Path, tmp_pa
         (root / ".git/info/exclude").unlink()
         (root / ".git/info/exclude").symlink_to(tmp_path / "secrets")
     assert git(root, "check-ignore", "hunter2") == "hunter2", "git on its own tells"
-    found = seen(root)
+    found = list_path(root)
     assert "hunter2" in found.names and "hunter2" not in found.ignored
     assert (found.problem is None and found.ignored == {"x.log"}) == (way != "link")
 
@@ -206,9 +206,9 @@ def test_the_person_s_own_rules_count_in_place_of_the_repository_s(
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
     (root / "file-9").touch()
-    assert seen(root).ignored == {"x.log", "file-9"}
+    assert list_path(root).ignored == {"x.log", "file-9"}
     git(root, "config", "core.excludesFile", "/dev/null")
-    assert seen(root).ignored == {"x.log", "file-9"}
+    assert list_path(root).ignored == {"x.log", "file-9"}
 
 
 def test_a_repository_of_strangers_runs_none_of_their_programs(root: Path, tmp_path: Path) -> None:
@@ -229,27 +229,31 @@ def test_a_repository_of_strangers_runs_none_of_their_programs(root: Path, tmp_p
     git(root, "ls-files", check=False)
     assert ran.exists(), "git on its own runs it"
     ran.unlink()
-    assert "kept" in seen(root).names and not ran.exists()
+    assert "kept" in list_path(root).names and not ran.exists()
 
 
 def test_a_directory_with_too_many_names_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing, "MOST_NAMES", 5)
     with pytest.raises(LimitExceeded, match=r"'\.' holds 6 names"):
-        seen(root)
+        list_path(root)
 
 
 def test_a_name_that_is_gone_is_something_else(root: Path) -> None:
-    with opened(str(root)) as top, top.directory(".") as found:
+    with open_root(str(root)) as top, top.directory(".") as found:
         assert look_at(found, "file-0")[0] == "file" and look_at(found, "gone") == ("other", None)
 
 
 def test_what_the_kernel_does_not_list_says_so(root: Path) -> None:
-    with opened(str(root)) as top, top.file("file-0") as found, pytest.raises(Unavailable, match="'file-0' can't be"):
+    with (
+        open_root(str(root)) as top,
+        top.file("file-0") as found,
+        pytest.raises(Unavailable, match="'file-0' can't be"),
+    ):
         look(root, found)
 
 
 def test_a_directory_that_is_removed_meanwhile_is_empty(root: Path) -> None:
     (root / "gone").mkdir()
-    with opened(str(root)) as top, top.directory("gone") as found:
+    with open_root(str(root)) as top, top.directory("gone") as found:
         (root / "gone").rmdir()
         assert look(root, found).names == []

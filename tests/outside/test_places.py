@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crewhall.outside.repository_paths import (
-    Place,
+    RepositoryPlace,
     below_top,
     identity_of,
     is_directory,
@@ -55,7 +55,7 @@ def test_a_directory_of_a_repository_is_in_it_as_git_says(app: Path, git: Git) -
 def test_a_linked_working_tree_is_in_its_main_repository(app: Path, git: Git, tmp_path: Path) -> None:
     git(app, "worktree", "add", "-q", str(tmp_path / "fix"), "-b", "fix")
     (tmp_path / "fix" / "src").mkdir()
-    assert place_of(f"{tmp_path}/fix/src") == Place(root=str(app), top=str(tmp_path / "fix"))
+    assert place_of(f"{tmp_path}/fix/src") == RepositoryPlace(root=str(app), top=str(tmp_path / "fix"))
     link = tmp_path / "fix" / ".git"
     relative = os.path.relpath(app / ".git/worktrees/fix", tmp_path / "fix")
     link.write_text(f"gitdir: {relative}\r\n")
@@ -74,7 +74,7 @@ def test_working_trees_of_a_bare_repository_are_all_in_it(app: Path, git: Git, t
     beside = [bare.parent] if kept != "app.git" else []
     for inside in (tmp_path / "one", tmp_path / "two", bare, bare / "refs", *beside):
         assert repository_root(str(inside)) == root, inside
-    assert place_of(str(tmp_path / "two")) == Place(root=root, top=str(tmp_path / "two"))
+    assert place_of(str(tmp_path / "two")) == RepositoryPlace(root=root, top=str(tmp_path / "two"))
 
 
 def test_a_submodule_is_a_repository_of_its_own(app: Path, git: Git, tmp_path: Path) -> None:

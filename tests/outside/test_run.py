@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewhall.app import Stop
 from crewhall.errors import Cancelled, Failure, InvalidInput, NotFound, TimedOut, Unavailable
-from crewhall.outside.child_pipes import Kept
+from crewhall.outside.child_pipes import BoundedOutput
 from crewhall.outside.run import Ended, run, run_long
+from crewhall.stop import Stop
 from tests.conftest import eventually
-from tests.outside.marks import with_variable
+from tests.outside.descendants import marked_environment
 
 # A shell that says where it is, and a sleeper in its group that would live on for an hour.
 FAMILY = "echo $$ > shell; sleep 3600 & echo $! > sleeper; wait"
@@ -35,7 +35,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def noted(path: Path) -> int:
+def read_pid(path: Path) -> int:
     return int(eventually(lambda: path.exists() and path.read_text().strip()))
 
 
@@ -91,8 +91,8 @@ def test_what_can_t_be_started_is_refused(words: list[str], cwd: str, failure: t
 def test_at_the_end_of_its_time_the_whole_group_ends(tmp_path: Path, text: str) -> None:
     with pytest.raises(TimedOut, match=r"sh took longer than 0\.3 s"):
         sh(text, tmp_path, seconds=0.3)
-    assert not is_running(noted(tmp_path / "shell"))
-    eventually(lambda: not is_running(noted(tmp_path / "sleeper")))
+    assert not is_running(read_pid(tmp_path / "shell"))
+    eventually(lambda: not is_running(read_pid(tmp_path / "sleeper")))
 
 
 def test_a_program_that_is_asked_to_end_may_clean_up(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_cancel_ends_it_at_once(tmp_path: Path) -> None:
 
     waiter = threading.Thread(target=wait)
     waiter.start()
-    sleeper = noted(tmp_path / "sleeper")
+    sleeper = read_pid(tmp_path / "sleeper")
     began = time.monotonic()
     stop.cancel()
     waiter.join(10)
@@ -134,12 +134,12 @@ def test_what_it_leaves_in_the_background_ends_with_it(tmp_path: Path) -> None:
     ended = sh("sleep 3600 & echo $! > sleeper; echo done", tmp_path)
     assert ended == Ended(0, b"done\n", b"")
     assert time.monotonic() - began < 1.5
-    eventually(lambda: not is_running(noted(tmp_path / "sleeper")))
+    eventually(lambda: not is_running(read_pid(tmp_path / "sleeper")))
 
 
 def test_one_that_left_the_group_does_not_hold_up_the_answer(tmp_path: Path) -> None:
     ended = sh("mkfifo gone; setsid sh -c 'echo $$ > away; : > gone; exec sleep 60' & : < gone; echo done", tmp_path)
-    away = noted(tmp_path / "away")
+    away = read_pid(tmp_path / "away")
     try:
         assert ended.out == b"done\n"
     finally:
@@ -162,7 +162,7 @@ def long(text: str, cwd: Path, seconds: float = 20, most_bytes: int = 100_000, *
 
 @given(pieces=st.lists(st.binary(max_size=40), max_size=12), most=st.integers(0, 99))
 def test_of_too_much_the_middle_is_left_out(pieces: list[bytes], most: int) -> None:
-    kept, whole = Kept(most), b"".join(pieces)
+    kept, whole = BoundedOutput(most), b"".join(pieces)
     for piece in pieces:
         kept.add(piece)
     text = whole if len(whole) <= most else whole[: most // 2] + whole[len(whole) - (most - most // 2) :]
@@ -170,7 +170,7 @@ def test_of_too_much_the_middle_is_left_out(pieces: list[bytes], most: int) -> N
 
 
 def test_a_long_output_costs_no_memory(tmp_path: Path) -> None:
-    kept, piece = Kept(1000), bytes(65_536)
+    kept, piece = BoundedOutput(1000), bytes(65_536)
     for _ in range(200):
         kept.add(piece)
         assert len(kept._head) + len(kept._tail) <= 3  # pieces
@@ -188,7 +188,7 @@ def test_the_end_of_a_long_one_s_time_is_an_answer(tmp_path: Path) -> None:
     ended = long("echo begun; " + FAMILY, tmp_path, seconds=0.3)
     assert (ended.out, ended.is_late) == (b"begun\n", True)
     assert ended.code < 0 and ended.seconds > 0.3
-    assert not is_running(noted(tmp_path / "shell")) and not is_running(noted(tmp_path / "sleeper"))
+    assert not is_running(read_pid(tmp_path / "shell")) and not is_running(read_pid(tmp_path / "sleeper"))
 
 
 # Each leaves a sleeper, and ends at once.
@@ -205,7 +205,7 @@ LEAVING = {
 
 @pytest.mark.parametrize("leaving", LEAVING)
 def test_what_a_long_one_leaves_behind_is_ended_wherever_it_went(tmp_path: Path, leaving: str) -> None:
-    with with_variable() as (env, alive):
+    with marked_environment() as (env, alive):
         ended = long(LEAVING[leaving] + "\necho done", tmp_path, env=env)
         assert not alive()
     assert ended.out == b"done\n" and not ended.is_late
@@ -215,7 +215,7 @@ def test_what_a_long_one_leaves_behind_is_ended_wherever_it_went(tmp_path: Path,
 def test_a_stray_may_clean_up_and_one_that_will_not_end_is_killed(tmp_path: Path) -> None:
     tidy = "setsid sh -c 'trap \"rm lock; exit\" TERM; touch lock; while :; do sleep 0.02; done' &"
     deaf = "trap '' TERM; setsid sh -c 'while :; do sleep 0.02; done' > /dev/null 2>&1 &"
-    with with_variable() as (env, alive):
+    with marked_environment() as (env, alive):
         ended = long(f"{tidy}\n{deaf}\nwhile :; do sleep 0.02; done", tmp_path, seconds=0.5, env=env, grace=0.6)
         assert not alive()
     assert ended.is_late and ended.code == -signal.SIGKILL
@@ -237,7 +237,7 @@ def test_who_is_asked_to_end_is_asked_once(tmp_path: Path, text: str) -> None:
 
 def test_a_cancel_ends_the_strays_too(tmp_path: Path) -> None:
     stop = Stop(60)
-    with with_variable() as (env, alive):
+    with marked_environment() as (env, alive):
         with pytest.raises(Cancelled):
             long("setsid sleep 3600 & echo said; wait", tmp_path, env=env, stop=stop, heard=lambda *_: stop.cancel())
         assert not alive()

@@ -15,23 +15,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from crewhall.errors import InvalidState, Unavailable
-from crewhall.outside.git import Repository
+from crewhall.outside.git import GitRepository
 from crewhall.outside.saving import git_dir_of, save_staged, save_work
 from crewhall.outside.worktrees import add_worktree
-from tests.outside.repos import change, commit, fingerprint, git, make_repository, refs, unprivileged
+from tests.outside.repos import change, commit, fingerprint, git, make_repository, refs, unprivileged_prefix
 from tests.sizes import size
 
 REF = "refs/crewhall/saved/ws_1"
 
 
 @pytest.fixture
-def tree(repo: Repository, tmp_path: Path) -> Path:
+def tree(repo: GitRepository, tmp_path: Path) -> Path:
     """A worktree on the branch login."""
     add_worktree(repo, str(tmp_path / "trees" / "login"), "login", "main")
     return tmp_path / "trees" / "login"
 
 
-def saved_files(repo: Repository, commit: str) -> dict[str, str]:
+def saved_files(repo: GitRepository, commit: str) -> dict[str, str]:
     """Every name in a commit with its mode and content."""
     lines = git(repo.root, "ls-tree", "-r", "-z", commit).split("\0")
     entries = [line.split("\t", 1) for line in lines if line]
@@ -54,19 +54,19 @@ def present_files(tree: Path) -> dict[str, str]:
     return found
 
 
-def edits(repo: Repository, tree: Path) -> None:
+def edits(repo: GitRepository, tree: Path) -> None:
     change(tree / "file-0", "new")
     (tree / "file-1").unlink()
     (tree / "sub").mkdir()
     (tree / "sub" / "fresh").write_text("fresh")
 
 
-def odd_names(repo: Repository, tree: Path) -> None:
+def odd_names(repo: GitRepository, tree: Path) -> None:
     for name in (b"new\nline", b"not utf-8 \xff\xfe", b"-rf", b":(exclude)x", b" ", b"quote\"'", "ü".encode()):
         Path(os.fsdecode(os.path.join(os.fsencode(tree), name))).write_bytes(b"content of " + name)
 
 
-def links_and_modes(repo: Repository, tree: Path) -> None:
+def links_and_modes(repo: GitRepository, tree: Path) -> None:
     (tree / "link").symlink_to("file-0")
     (tree / "dangling").symlink_to("/no/such/place")
     (tree / "into").symlink_to("..")
@@ -77,12 +77,12 @@ def links_and_modes(repo: Repository, tree: Path) -> None:
     os.mkfifo(tree / "pipe")
 
 
-def intent_to_add(repo: Repository, tree: Path) -> None:
+def intent_to_add(repo: GitRepository, tree: Path) -> None:
     (tree / "wanted").write_text("wanted")
     git(tree, "add", "-N", "wanted")
 
 
-def merge_conflict(repo: Repository, tree: Path) -> None:
+def merge_conflict(repo: GitRepository, tree: Path) -> None:
     change(Path(repo.root, "file-0"), "theirs")
     git(repo.root, "rm", "-q", "file-1")
     commit(repo.root, "theirs")
@@ -93,32 +93,32 @@ def merge_conflict(repo: Repository, tree: Path) -> None:
     assert Path(git_dir_of(repo, str(tree)), "MERGE_HEAD").exists()
 
 
-def rebase_conflict(repo: Repository, tree: Path) -> None:
+def rebase_conflict(repo: GitRepository, tree: Path) -> None:
     merge_conflict(repo, tree)
     git(tree, "merge", "--abort")
     git(tree, "rebase", "-q", "main", check=False)
     assert Path(git_dir_of(repo, str(tree)), "rebase-merge").exists()
 
 
-def no_commit_yet(repo: Repository, tree: Path) -> None:
+def no_commit_yet(repo: GitRepository, tree: Path) -> None:
     git(tree, "checkout", "-q", "--orphan", "fresh")
     change(tree / "file-0", "the first of a new history")
 
 
-def told_not_to_look(repo: Repository, tree: Path) -> None:
+def told_not_to_look(repo: GitRepository, tree: Path) -> None:
     git(tree, "update-index", "--assume-unchanged", "file-0")
     git(tree, "update-index", "--skip-worktree", "file-1")
     change(tree / "file-0", "assumed to be unchanged")
     change(tree / "file-1", "skipped")
 
 
-def split_index(repo: Repository, tree: Path) -> None:
+def split_index(repo: GitRepository, tree: Path) -> None:
     git(repo.root, "config", "core.splitIndex", "true")
     git(tree, "update-index", "--split-index")
     edits(repo, tree)
 
 
-def mixed_line_ends(repo: Repository, tree: Path) -> None:
+def mixed_line_ends(repo: GitRepository, tree: Path) -> None:
     git(repo.root, "config", "core.safecrlf", "true")
     git(repo.root, "config", "core.autocrlf", "input")
     (tree / "crlf").write_bytes(b"one\ntwo")
@@ -131,7 +131,7 @@ SHAPES += [told_not_to_look, split_index]
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_all_that_is_uncommitted_is_saved_and_nothing_is_touched(
-    repo: Repository, tree: Path, shape: Callable[[Repository, Path], None]
+    repo: GitRepository, tree: Path, shape: Callable[[GitRepository, Path], None]
 ) -> None:
     shape(repo, tree)
     branches = refs(repo.root)
@@ -146,7 +146,7 @@ def test_all_that_is_uncommitted_is_saved_and_nothing_is_touched(
     assert not head or git(repo.root, "rev-parse", f"{saved.commit}^") == head
 
 
-def test_odd_settings_of_the_person_do_not_stop_it(repo: Repository, tree: Path) -> None:
+def test_odd_settings_of_the_person_do_not_stop_it(repo: GitRepository, tree: Path) -> None:
     mixed_line_ends(repo, tree)
     git(repo.root, "config", "commit.gpgsign", "true")
     git(repo.root, "config", "committer.name", "Someone else")
@@ -157,7 +157,7 @@ def test_odd_settings_of_the_person_do_not_stop_it(repo: Repository, tree: Path)
     assert {"crlf", "mixed"} <= saved_files(repo, str(saved.commit)).keys()
 
 
-def test_a_second_save_makes_no_second_ref_and_other_work_makes_one(repo: Repository, tree: Path) -> None:
+def test_a_second_save_makes_no_second_ref_and_other_work_makes_one(repo: GitRepository, tree: Path) -> None:
     edits(repo, tree)
     git(tree, "add", "-A")
     change(tree / "file-0", "newer than what is staged")
@@ -169,7 +169,7 @@ def test_a_second_save_makes_no_second_ref_and_other_work_makes_one(repo: Reposi
     assert [name for name in refs(repo.root) if "saved" in name] == [REF, f"{REF}-2"]
 
 
-def test_what_is_staged_and_no_longer_in_the_files_is_kept(repo: Repository, tree: Path) -> None:
+def test_what_is_staged_and_no_longer_in_the_files_is_kept(repo: GitRepository, tree: Path) -> None:
     (tree / "draft").write_text("staged")
     git(tree, "add", "draft")
     (tree / "draft").write_text("later")
@@ -178,7 +178,7 @@ def test_what_is_staged_and_no_longer_in_the_files_is_kept(repo: Repository, tre
     assert git(repo.root, "show", f"{saved.commit}^2:draft") == "staged"
 
 
-def test_work_that_a_stopped_rebase_put_aside_is_kept(repo: Repository, tree: Path) -> None:
+def test_work_that_a_stopped_rebase_put_aside_is_kept(repo: GitRepository, tree: Path) -> None:
     rebase_conflict(repo, tree)
     git(tree, "rebase", "--abort")
     change(tree / "file-2", "put aside")
@@ -200,7 +200,7 @@ def test_work_that_a_stopped_rebase_put_aside_is_kept(repo: Repository, tree: Pa
     ],
 )
 def test_commits_are_saved_when_nothing_else_keeps_them(
-    repo: Repository, tree: Path, keeper: tuple[str, ...] | None, is_saved: bool
+    repo: GitRepository, tree: Path, keeper: tuple[str, ...] | None, is_saved: bool
 ) -> None:
     change(tree / "file-0", "committed")
     head = commit(tree, "work")
@@ -211,7 +211,7 @@ def test_commits_are_saved_when_nothing_else_keeps_them(
     assert (saved.commit, saved.had_changes, saved.ref) == (head, False, REF if is_saved else None)
 
 
-def test_a_detached_head_is_kept(repo: Repository, tree: Path) -> None:
+def test_a_detached_head_is_kept(repo: GitRepository, tree: Path) -> None:
     git(tree, "checkout", "-q", "--detach")
     change(tree / "file-0", "on no branch")
     head = commit(tree, "loose")
@@ -220,7 +220,7 @@ def test_a_detached_head_is_kept(repo: Repository, tree: Path) -> None:
 
 
 @pytest.mark.parametrize("empty", [set(), {"vendor/empty"}])  # git refuses to add one without a commit
-def test_nested_repositories_are_left_out_and_named(repo: Repository, tree: Path, empty: set[str]) -> None:
+def test_nested_repositories_are_left_out_and_named(repo: GitRepository, tree: Path, empty: set[str]) -> None:
     make_repository(tree / "vendor" / "odd\nname")
     for name in empty:
         git(tree, "init", "-q", name)
@@ -231,14 +231,14 @@ def test_nested_repositories_are_left_out_and_named(repo: Repository, tree: Path
     assert files == {"file-0", "file-1", "file-2", "vendor/note"}
 
 
-def test_ignored_files_are_not_saved(repo: Repository, tree: Path) -> None:
+def test_ignored_files_are_not_saved(repo: GitRepository, tree: Path) -> None:
     (tree / ".gitignore").write_text("*.log\n")
     (tree / "build.log").write_text("noise")
     saved = save_work(repo, str(tree), REF, "saved")
     assert set(saved_files(repo, str(saved.commit))) == {".gitignore", "file-0", "file-1", "file-2"}
 
 
-def test_a_sparse_worktree_is_saved_as_if_it_were_whole(repo: Repository, tree: Path) -> None:
+def test_a_sparse_worktree_is_saved_as_if_it_were_whole(repo: GitRepository, tree: Path) -> None:
     for name in ("in", "out"):
         (tree / name).mkdir()
         (tree / name / "file").write_text(name)
@@ -252,7 +252,7 @@ def test_a_sparse_worktree_is_saved_as_if_it_were_whole(repo: Repository, tree: 
     assert {"out/file", "out/note", "in/file"} <= saved_files(repo, str(saved.commit)).keys()
 
 
-def test_a_worktree_without_checkout_has_no_changes(repo: Repository, tmp_path: Path) -> None:
+def test_a_worktree_without_checkout_has_no_changes(repo: GitRepository, tmp_path: Path) -> None:
     bare = tmp_path / "trees" / "empty"
     git(repo.root, "worktree", "add", "-q", "--no-checkout", "-b", "empty", str(bare))
     assert not save_work(repo, str(bare), REF, "saved").had_changes
@@ -261,7 +261,7 @@ def test_a_worktree_without_checkout_has_no_changes(repo: Repository, tmp_path: 
     assert set(saved_files(repo, str(saved.commit))) == {"file-0", "file-1", "file-2", "note"}
 
 
-def test_a_change_as_old_as_the_index_is_seen(repo: Repository, tree: Path) -> None:
+def test_a_change_as_old_as_the_index_is_seen(repo: GitRepository, tree: Path) -> None:
     """Git tells by its index's time which files to look into; a copy of the index must not be newer."""
     git(repo.root, "config", "core.checkStat", "minimal")
     git(repo.root, "config", "core.trustctime", "false")
@@ -276,7 +276,7 @@ def test_a_change_as_old_as_the_index_is_seen(repo: Repository, tree: Path) -> N
     assert "LINE 0" in git(repo.root, "show", f"{saved.commit}:file-0")
 
 
-def test_what_git_can_t_read_is_refused(repo: Repository, tree: Path) -> None:
+def test_what_git_can_t_read_is_refused(repo: GitRepository, tree: Path) -> None:
     git(repo.root, "config", "filter.broken.clean", "false")
     git(repo.root, "config", "filter.broken.required", "true")
     (tree / ".gitattributes").write_text("* filter=broken\n")
@@ -288,21 +288,21 @@ def test_what_git_can_t_read_is_refused(repo: Repository, tree: Path) -> None:
 SAVE = """
 import sys
 from crewhall.errors import Failure
-from crewhall.outside.git import opened
+from crewhall.outside.git import open_repository
 from crewhall.outside.saving import save_work
 try:
-    print(save_work(opened(sys.argv[1]), sys.argv[2], sys.argv[3], "saved").ref)
+    print(save_work(open_repository(sys.argv[1]), sys.argv[2], sys.argv[3], "saved").ref)
 except Failure as failure:
     print(failure.code, failure.message, failure.hint)
 """
 
 
-def saved_by_a_plain_user(repo: Repository, tree: Path) -> str:
-    words = [*unprivileged(), sys.executable, "-c", SAVE, repo.root, str(tree), REF]
+def saved_by_a_plain_user(repo: GitRepository, tree: Path) -> str:
+    words = [*unprivileged_prefix(), sys.executable, "-c", SAVE, repo.root, str(tree), REF]
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_a_directory_that_git_can_t_open_is_not_left_out(repo: Repository, tree: Path) -> None:
+def test_a_directory_that_git_can_t_open_is_not_left_out(repo: GitRepository, tree: Path) -> None:
     notes = tree / "it's" / "notes"
     notes.mkdir(parents=True)
     (notes / "plan").write_text("days of work")
@@ -314,7 +314,7 @@ def test_a_directory_that_git_can_t_open_is_not_left_out(repo: Repository, tree:
     assert saved_by_a_plain_user(repo, tree) == REF
 
 
-def test_the_person_s_own_ignore_file_may_be_out_of_reach(repo: Repository, tree: Path) -> None:
+def test_the_person_s_own_ignore_file_may_be_out_of_reach(repo: GitRepository, tree: Path) -> None:
     own = Path(os.environ["XDG_CONFIG_HOME"], "git", "ignore")
     own.parent.mkdir(parents=True)
     own.write_text("*.log\n")
@@ -324,7 +324,7 @@ def test_the_person_s_own_ignore_file_may_be_out_of_reach(repo: Repository, tree
 
 
 @pytest.mark.parametrize("name", ["refs/worktree/mine", "refs/bisect/bad", "refs/rewritten/onto"])
-def test_commits_of_refs_that_only_the_worktree_has_are_kept(repo: Repository, tree: Path, name: str) -> None:
+def test_commits_of_refs_that_only_the_worktree_has_are_kept(repo: GitRepository, tree: Path, name: str) -> None:
     change(tree / "file-0", "tried")
     tried = commit(tree, "tried")
     git(tree, "update-ref", name, tried)
@@ -336,7 +336,7 @@ def test_commits_of_refs_that_only_the_worktree_has_are_kept(repo: Repository, t
 
 
 def test_without_room_for_temporary_files_nothing_is_saved(
-    repo: Repository, tree: Path, monkeypatch: pytest.MonkeyPatch
+    repo: GitRepository, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tree / "nowhere"))
     with pytest.raises(Unavailable, match="no temporary directory can be made: No such file") as refused:
@@ -344,7 +344,7 @@ def test_without_room_for_temporary_files_nothing_is_saved(
     assert "TMPDIR" in refused.value.hint
 
 
-def test_a_commit_that_can_t_be_read_is_not_taken_for_none(repo: Repository, tree: Path) -> None:
+def test_a_commit_that_can_t_be_read_is_not_taken_for_none(repo: GitRepository, tree: Path) -> None:
     change(tree / "file-0", "soon damaged")
     head = commit(tree, "work")
     Path(repo.git_dir, "objects", head[:2], head[2:]).unlink()
@@ -352,7 +352,7 @@ def test_a_commit_that_can_t_be_read_is_not_taken_for_none(repo: Repository, tre
         save_work(repo, str(tree), REF, "saved")
 
 
-def test_another_directory_is_not_taken_for_a_worktree(repo: Repository, tree: Path, tmp_path: Path) -> None:
+def test_another_directory_is_not_taken_for_a_worktree(repo: GitRepository, tree: Path, tmp_path: Path) -> None:
     inside, other = Path(repo.root, "inside"), tmp_path / "other"
     inside.mkdir()
     make_repository(other)
@@ -362,7 +362,7 @@ def test_another_directory_is_not_taken_for_a_worktree(repo: Repository, tree: P
             save_work(repo, str(path), REF, "saved")
 
 
-def test_what_was_staged_outlives_its_directory(repo: Repository, tree: Path) -> None:
+def test_what_was_staged_outlives_its_directory(repo: GitRepository, tree: Path) -> None:
     (tree / "draft").write_text("staged")
     git(tree, "add", "draft")
     git_dir = git_dir_of(repo, str(tree))
@@ -378,7 +378,7 @@ NAMES = st.binary(min_size=1, max_size=12).filter(lambda name: not {0, 47} & set
 @given(
     files=st.dictionaries(NAMES.filter(lambda name: b".git" not in name.lower()), st.binary(max_size=30), max_size=6)
 )
-def test_any_files_come_back_as_they_were(repo: Repository, tree: Path, files: dict[bytes, bytes]) -> None:
+def test_any_files_come_back_as_they_were(repo: GitRepository, tree: Path, files: dict[bytes, bytes]) -> None:
     top = os.fsencode(tree / "any")
     shutil.rmtree(top, ignore_errors=True)
     os.mkdir(top)

@@ -124,7 +124,7 @@ for _ in range(3):
 for thread in threading.enumerate():
     if thread.name == "vocabulary":
         thread.join()
-assert tokens._ranks.cache_info().currsize == tokens._loaded.cache_info().misses == 1
+assert tokens._ranks.cache_info().currsize == tokens._load_vocabulary.cache_info().misses == 1
 """
 
 

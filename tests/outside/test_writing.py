@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crewhall.errors import Failure, Forbidden, InvalidInput, InvalidState, NotFound, PathOutsideRoot
-from crewhall.outside.files import DEEPEST, Found, opened
-from crewhall.outside.writing import made, put, take_away
+from crewhall.outside.files import DEEPEST, Found, open_root
+from crewhall.outside.writing import make_directory, put, take_away
 from tests.outside.repos import fingerprint
 
 NAME = "REPORT.md"
@@ -30,7 +30,7 @@ def root(tmp_path: Path) -> Path:
 
 @contextlib.contextmanager
 def directory(root: Path, path: str = ".") -> Iterator[Found]:
-    with opened(str(root)) as top, made(top, path) as found:
+    with open_root(str(root)) as top, make_directory(top, path) as found:
         yield found
 
 
@@ -108,10 +108,10 @@ def test_whoever_asks_may_refuse_what_is_to_be_made_before_it_is(root: Path) -> 
         if path.endswith(".git"):
             raise Forbidden("git's own", hint="Name another.")
 
-    with opened(str(root)) as top:
-        with made(top, "a/b", fit):
+    with open_root(str(root)) as top:
+        with make_directory(top, "a/b", fit):
             assert seen == ["a", "a/b", "a/b"]
-        with pytest.raises(Forbidden), made(top, "a/.git/x", fit):
+        with pytest.raises(Forbidden), make_directory(top, "a/.git/x", fit):
             pass
     assert os.listdir(root / "a") == ["b"]
 
@@ -192,9 +192,9 @@ def test_what_is_taken_away_is_the_name_alone(root: Path, make: Callable[[Path],
 # Writes one after the other, each all of one letter, until it is killed.
 WRITER = """
 import sys
-from crewhall.outside.files import opened
-from crewhall.outside.writing import made, put
-with opened(sys.argv[1]) as top, made(top, ".") as found:
+from crewhall.outside.files import open_root
+from crewhall.outside.writing import make_directory, put
+with open_root(sys.argv[1]) as top, make_directory(top, ".") as found:
     for number in range(10**9):
         put(found, "REPORT.md", bytes([65 + number % 26]) * 300_000)
         if number == 0:

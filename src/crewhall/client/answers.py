@@ -39,11 +39,11 @@ def failure_of(result: types.CallToolResult, who: str, clean: Clean) -> Failure:
     """The failure that an answer with isError tells of: Crewhall's own kinds by their code, else ToolFailed."""
     text = clean(_text(result))
     body = result.structured_content
-    known = _from_body(_parsed(text if body is None else clean(json.dumps(body, ensure_ascii=False))))
+    known = _from_body(_parse_json(text if body is None else clean(json.dumps(body, ensure_ascii=False))))
     return known or ToolFailed(f"{who} failed: {text[:MOST_TEXT] or 'it said no more'}", hint=READ_IT)
 
 
-def _parsed(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
@@ -66,6 +66,6 @@ def _from_body(body: Any) -> Failure | None:
 
 def refusal_of(error: MCPError, who: str, clean: Clean) -> Failure:
     """The failure that a protocol error tells of."""
-    known = _from_body(_parsed(clean(json.dumps(error.error.data, ensure_ascii=False))))
+    known = _from_body(_parse_json(clean(json.dumps(error.error.data, ensure_ascii=False))))
     message = clean(error.message)[:MOST_TEXT]
     return known or ToolFailed(f"{who} was refused: {message}", hint=READ_IT, rpc_code=error.code)

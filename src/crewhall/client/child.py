@@ -23,7 +23,7 @@ from crewhall.client.servers import Command
 
 STAY, TERM, KILL = 2.0, 1.0, 0.5  # seconds to end by itself once stdin is closed, and after each signal
 LAST_WORDS = 0.5  # seconds for what outlives the process to let go of its pipes
-LINES, LINE_LETTERS = 8, 300  # of stderr that are kept
+LINES, LINE_CHARACTERS = 8, 300  # of stderr that are kept
 MOST_BYTES = 64 << 20  # of one message
 LOOK = 0.01
 
@@ -58,7 +58,7 @@ class Child(asyncio.SubprocessProtocol):
         else:
             *lines, self._note = (self._note + data).split(b"\n")
             self._notes.extend(_readable(line) for line in lines if line.strip())
-            self._note = self._note[-LINE_LETTERS:]
+            self._note = self._note[-LINE_CHARACTERS:]
 
     def _hear(self, data: bytes) -> None:
         """Pass on each line that is whole; parts of one are put together once, at its end."""
@@ -186,13 +186,13 @@ def _how(code: int) -> str:
 
 
 def _readable(line: bytes) -> str:
-    return line.decode("utf-8", "replace").strip()[-LINE_LETTERS:]
+    return line.decode("utf-8", "replace").strip()[-LINE_CHARACTERS:]
 
 
-async def started(command: Command, lost: Callable[[], None]) -> Child:
-    """The server's process. Raises OSError when it cannot be started."""
+async def start_child(command: Command, lost: Callable[[], None]) -> Child:
+    """Start the server's process. Raises OSError when it cannot be started."""
     _, child = await asyncio.get_running_loop().subprocess_exec(
-        lambda: Child(lost), *command.words, cwd=command.cwd, env=os.environ | command.env, start_new_session=True
+        lambda: Child(lost), *command.argv, cwd=command.cwd, env=os.environ | command.env, start_new_session=True
     )
     return child
 

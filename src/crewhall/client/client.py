@@ -13,16 +13,16 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from crewhall.client.fleet import Fleet
-from crewhall.client.link import Heard, Status
-from crewhall.client.running import Running
-from crewhall.client.servers import Entry, in_file, told
-from crewhall.client.tools import Tool
+from crewhall.client.link import Heard, ServerStatus
+from crewhall.client.loop_thread import LoopThread
+from crewhall.client.servers import Entry, parse_servers, read_file
+from crewhall.client.tools import ServerTool
 from crewhall.errors import Cancelled, InvalidInput
 
 CONNECT_SECONDS = 30.0
 
 T = TypeVar("T")
-Asked = Callable[[Fleet, Heard], Coroutine[Any, Any, T]]
+FleetCall = Callable[[Fleet, Heard], Coroutine[Any, Any, T]]
 OnProgress = Callable[[float, float | None, str | None], Any]
 
 
@@ -41,21 +41,21 @@ class Client:
         timeout: float | None = None,
         connect_timeout: float = CONNECT_SECONDS,
     ) -> None:
-        self._servers = told(servers)
+        self._servers = parse_servers(servers)
         self._timeout = _seconds("timeout", timeout)
         make = partial(Fleet, self._servers, _seconds("connect_timeout", connect_timeout) or CONNECT_SECONDS)
-        self._running = Running(make)
-        self._end = weakref.finalize(self, self._running.close)
+        self._loop_thread = LoopThread(make)
+        self._end = weakref.finalize(self, self._loop_thread.close)
 
     @classmethod
     def from_file(cls, path: str | Path, **options: Any) -> "Client":
         """The servers that a client's file names, such as .mcp.json; the options are those of the constructor."""
-        return cls(in_file(Path(path)), **options)
+        return cls(read_file(Path(path)), **options)
 
     def __repr__(self) -> str:
         return f"Client({', '.join(f'{name}={server!r}' for name, server in self._servers.items())})"
 
-    def list_tools(self) -> list[Tool]:
+    def list_tools(self) -> list[ServerTool]:
         """The tools of every server that is connected, asked for anew; `servers` tells of those that are not."""
         return self._ask(lambda fleet, _: fleet.list_tools())
 
@@ -75,7 +75,7 @@ class Client:
         """
         return self._ask(self._call(name, arguments, server, timeout), progress)
 
-    def servers(self) -> dict[str, Status]:
+    def servers(self) -> dict[str, ServerStatus]:
         """How each server stands: whether it is connected, since when, and why not."""
         return self._ask(lambda fleet, _: fleet.statuses())
 
@@ -85,14 +85,14 @@ class Client:
 
     def _call(
         self, name: str, arguments: dict[str, Any] | None, server: str | None, timeout: float | None
-    ) -> Asked[Any]:
+    ) -> FleetCall[Any]:
         silence = self._timeout if timeout is None else _seconds("timeout", timeout)
         return lambda fleet, heard: fleet.call(name, arguments, server, silence, heard)
 
-    def _ask(self, asked: Asked[T], progress: OnProgress | None = None) -> T:
+    def _ask(self, asked: FleetCall[T], progress: OnProgress | None = None) -> T:
         """Wait for an answer, and meanwhile pass on what is heard, in the caller's own thread."""
         inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        future = self._running.submit(lambda fleet: asked(fleet, inbox.put if progress else _unheard))
+        future = self._loop_thread.submit(lambda fleet: asked(fleet, inbox.put if progress else _drop_progress))
         future.add_done_callback(lambda _: inbox.put(None))
         try:
             while (told := inbox.get()) and progress:
@@ -103,7 +103,7 @@ class Client:
         return _outcome(future)
 
     def __enter__(self) -> "Client":
-        self._running.submit(_begun)
+        self._loop_thread.submit(_do_nothing)
         return self
 
     def __exit__(
@@ -112,7 +112,7 @@ class Client:
         self.close()
 
     async def __aenter__(self) -> "AsyncClient":
-        self._running.submit(_begun)
+        self._loop_thread.submit(_do_nothing)
         return AsyncClient(self)
 
     async def __aexit__(
@@ -130,7 +130,7 @@ class AsyncClient:
     def __repr__(self) -> str:
         return f"Async{self._client!r}"
 
-    async def list_tools(self) -> list[Tool]:
+    async def list_tools(self) -> list[ServerTool]:
         """As `Client.list_tools`."""
         return await self._ask(lambda fleet, _: fleet.list_tools())
 
@@ -146,11 +146,11 @@ class AsyncClient:
         """As `Client.call_tool`; `progress` may be async. Cancelling the task cancels the call at its server too."""
         return await self._ask(self._client._call(name, arguments, server, timeout), progress)
 
-    async def servers(self) -> dict[str, Status]:
+    async def servers(self) -> dict[str, ServerStatus]:
         """As `Client.servers`."""
         return await self._ask(lambda fleet, _: fleet.statuses())
 
-    async def _ask(self, asked: Asked[T], progress: OnProgress | None = None) -> T:
+    async def _ask(self, asked: FleetCall[T], progress: OnProgress | None = None) -> T:
         inbox: asyncio.Queue[Any] = asyncio.Queue()
         loop = asyncio.get_running_loop()
 
@@ -158,7 +158,7 @@ class AsyncClient:
             with suppress(RuntimeError):  # the caller's loop has ended
                 loop.call_soon_threadsafe(inbox.put_nowait, told)
 
-        future = self._client._running.submit(lambda fleet: asked(fleet, put if progress else _unheard))
+        future = self._client._loop_thread.submit(lambda fleet: asked(fleet, put if progress else _drop_progress))
         future.add_done_callback(lambda _: put(None))
         try:
             while (told := await inbox.get()) and progress:
@@ -171,12 +171,12 @@ class AsyncClient:
         return _outcome(future)
 
 
-async def _begun(_: Fleet) -> None:
-    """Nothing more than to have begun."""
+async def _do_nothing(_: Fleet) -> None:
+    """Do nothing: submitting it starts the loop thread."""
 
 
-def _unheard(_: Any) -> None:
-    """Progress that nobody asked for still counts against silence."""
+def _drop_progress(_: Any) -> None:
+    """Drop progress that the caller did not ask for; it still renews the timeout."""
 
 
 def _outcome(future: "Future[T]") -> T:

@@ -24,8 +24,8 @@ from mcp.shared.exceptions import MCPError
 from crewhall import __version__
 from crewhall.client import child
 from crewhall.client.answers import ToolFailed, failure_of, refusal_of, value_of
-from crewhall.client.servers import Address, Command, Server, hidden
-from crewhall.client.tools import Tool, tools_of
+from crewhall.client.servers import Address, Command, Server, hide_secrets
+from crewhall.client.tools import ServerTool, tools_of
 from crewhall.errors import Failure, TimedOut, Unavailable
 
 LEAST_PAUSE, MOST_PAUSE = 0.1, 30.0  # seconds between two tries; a call shortens them to the least
@@ -40,7 +40,7 @@ Heard = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
-class Status:
+class ServerStatus:
     """Whether a server is connected, since when it is as it is, and if not, why."""
 
     server: str
@@ -53,7 +53,7 @@ class Status:
 class Link:
     def __init__(self, name: str, server: Server, limit: float) -> None:
         self.name, self.server = name, server
-        self.tools: dict[str, Tool] = {}  # the last that it told; they stay while it is down
+        self.tools: dict[str, ServerTool] = {}  # the last that it told; they stay while it is down
         self.was_tried = asyncio.Event()
         self._limit = limit
         self._connection: Connection | None = None
@@ -69,8 +69,8 @@ class Link:
     def is_connected(self) -> bool:
         return self._connection is not None and not self._lost.is_set()
 
-    def status(self) -> Status:
-        return Status(
+    def status(self) -> ServerStatus:
+        return ServerStatus(
             self.name, self.is_connected, self._since, None if self.is_connected else self._why, len(self.tools)
         )
 
@@ -83,7 +83,7 @@ class Link:
             began = time.monotonic()
             why = await self._until_lost()
             pause = LEAST_PAUSE if time.monotonic() - began > STEADY else min(pause * 2, MOST_PAUSE)
-            self._why = hidden(self.server, why)
+            self._why = hide_secrets(self.server, why)
             self._change(None)
             await asyncio.sleep(LEAST_PAUSE)
             with suppress(TimeoutError):
@@ -103,7 +103,7 @@ class Link:
         """Connect, and stay until the connection is lost; why it was, or why there was none."""
         self._lost, self._child, self._http_status, self._is_forgotten = asyncio.Event(), None, None, False
         try:
-            async with asyncio.timeout(self._limit) as limit, self._connected() as connection:
+            async with asyncio.timeout(self._limit) as limit, self._connect() as connection:
                 self.tools = await tools_of(self.name, connection)
                 limit.reschedule(None)
                 self._change(connection)
@@ -115,9 +115,9 @@ class Link:
             return self._last_words(_reason(error))
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[Connection]:
+    async def _connect(self) -> AsyncIterator[Connection]:
         if isinstance(self.server, Command):
-            self._child = await child.started(self.server, self._lost.set)
+            self._child = await child.start_child(self.server, self._lost.set)
             async with Connection(child.streams(self._child), client_info=SELF, cache=None) as connection:
                 yield connection
         else:
@@ -159,8 +159,8 @@ class Link:
 
     # Using it
 
-    async def look_again(self) -> None:
-        """Ask it for its tools. Raises Failure."""
+    async def refresh_tools(self) -> None:
+        """List the server's tools again. Raises Failure."""
         connection = await self.ready()
         try:
             async with asyncio.timeout(LIST_SECONDS):
@@ -237,7 +237,7 @@ class Link:
             await self._outcome.wait()
 
     def _clean(self, text: str) -> str:
-        return hidden(self.server, text)
+        return hide_secrets(self.server, text)
 
 
 def _reason(error: BaseException) -> str:

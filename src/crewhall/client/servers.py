@@ -49,7 +49,7 @@ class Command(BaseModel):
     cwd: Path | None = Field(default=None, strict=False)
 
     @property
-    def words(self) -> list[str]:
+    def argv(self) -> list[str]:
         return [self.command, *self.args]
 
     @property
@@ -93,16 +93,16 @@ class Address(BaseModel):
 Server = Command | Address
 
 
-def hidden(server: Server, text: str) -> str:
-    """The text without the server's secrets, which a program may print and a server may answer."""
+def hide_secrets(server: Server, text: str) -> str:
+    """Replace the server's secrets in a text: a program may print them, a server may return them."""
     for secret in sorted(server.secrets, key=len, reverse=True):
         if len(secret) >= LEAST_SECRET:
             text = text.replace(secret, "[hidden]")
     return text
 
 
-def told(entries: Mapping[str, Entry]) -> dict[str, Server]:
-    """The servers by their names. Raises InvalidInput that names each field that is wrong."""
+def parse_servers(entries: Mapping[str, Entry]) -> dict[str, Server]:
+    """Parse the entries into servers by name. Raises InvalidInput that names each wrong field."""
     if not isinstance(entries, Mapping) or not entries:
         raise InvalidInput('servers are told by name, as {"ollama": …}; there are none', hint=HINT)
     servers: dict[str, Server] = {}
@@ -163,7 +163,7 @@ def _problem(name: str, entry: Any, detail: Any) -> str:
     return f"{place}: unknown" + (f", did you mean {near[0]}?" if near else "")
 
 
-def in_file(path: Path) -> dict[str, Entry]:
+def read_file(path: Path) -> dict[str, Entry]:
     """The servers in a client's file, such as .mcp.json, with ${VARIABLES} put in; those that are disabled are not.
 
     Raises NotFound when there is no such file, InvalidInput when it is not such a file or a variable is not set.
@@ -171,7 +171,7 @@ def in_file(path: Path) -> dict[str, Entry]:
     try:
         servers = json.loads(path.read_bytes())["mcpServers"]
         return {
-            name: _filled(entry, [name])
+            name: _fill_variables(entry, [name])
             for name, entry in servers.items()
             if not (isinstance(entry, dict) and entry.get("disabled") is True)
         }
@@ -182,14 +182,14 @@ def in_file(path: Path) -> dict[str, Entry]:
         raise InvalidInput(f"{path} tells no servers: {told_why}", hint='It is JSON: {"mcpServers": {…}}.') from None
 
 
-def _filled(value: Any, place: list[str]) -> Any:
-    """A value with the variables in its texts put in. Raises InvalidInput for one that is not set."""
+def _fill_variables(value: Any, place: list[str]) -> Any:
+    """Fill in the variables in the strings of a value. Raises InvalidInput for one that is not set."""
     if isinstance(value, str):
         return VARIABLE.sub(partial(_variable, place), value)
     if isinstance(value, dict):
-        return {name: _filled(each, [*place, name]) for name, each in value.items()}
+        return {name: _fill_variables(each, [*place, name]) for name, each in value.items()}
     if isinstance(value, list):
-        return [_filled(each, [*place, str(index)]) for index, each in enumerate(value)]
+        return [_fill_variables(each, [*place, str(index)]) for index, each in enumerate(value)]
     return value
 
 

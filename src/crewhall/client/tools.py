@@ -17,7 +17,7 @@ PAGES = 100  # of a list
 
 
 @dataclass(frozen=True)
-class Tool:
+class ServerTool:
     """A tool, and whose it is. `aliases` are further names by which it can be called."""
 
     server: str
@@ -28,16 +28,16 @@ class Tool:
     aliases: tuple[str, ...] = ()
 
     @classmethod
-    def from_mcp(cls, server: str, tool: types.Tool) -> "Tool":
+    def from_mcp(cls, server: str, tool: types.Tool) -> "ServerTool":
         """A tool as its server lists it; aliases that are no list of names are none."""
         said = (tool.meta or {}).get(ALIASES)
         aliases = tuple(name for name in said if isinstance(name, str)) if isinstance(said, list) else ()
         return cls(server, tool.name, tool.description or "", tool.input_schema, tool.output_schema, aliases)
 
 
-async def tools_of(server: str, connection: Connection) -> dict[str, Tool]:
+async def tools_of(server: str, connection: Connection) -> dict[str, ServerTool]:
     """The tools that a server lists; none where it knows of no such list. Raises MCPError."""
-    found: list[Tool] = []
+    found: list[ServerTool] = []
     cursor: str | None = None
     for _ in range(PAGES):
         try:
@@ -46,27 +46,27 @@ async def tools_of(server: str, connection: Connection) -> dict[str, Tool]:
             if error.code != types.METHOD_NOT_FOUND:
                 raise
             break
-        found += [Tool.from_mcp(server, tool) for tool in page.tools]
+        found += [ServerTool.from_mcp(server, tool) for tool in page.tools]
         cursor = page.next_cursor
         if cursor is None:
             break
     return {tool.name: tool for tool in found}
 
 
-def meant(tools: Iterable[Tool], name: str) -> list[Tool]:
-    """The tools that a name may mean; of one server, a tool's own name goes before another's alias."""
+def matching_tools(tools: Iterable[ServerTool], name: str) -> list[ServerTool]:
+    """The tools that a name may mean; within a server, a tool's own name wins over another tool's alias."""
     tools = [tool for tool in tools if name in (tool.name, *tool.aliases)]
     own = {tool.server for tool in tools if tool.name == name}
     return [tool for tool in tools if tool.name == name or tool.server not in own]
 
 
-def parted(name: str, servers: Iterable[str]) -> tuple[str, str] | None:
-    """The server and the tool in "server.tool", if there is such a server; the longest name that fits."""
+def split_name(name: str, servers: Iterable[str]) -> tuple[str, str] | None:
+    """Split "server.tool" at the longest server name that fits; None if no server fits."""
     found = max((server for server in servers if name.startswith(f"{server}.")), key=len, default=None)
     return None if found is None else (found, name.removeprefix(f"{found}."))
 
 
-def ambiguous(name: str, found: list[Tool]) -> InvalidInput:
+def ambiguous_tool(name: str, found: list[ServerTool]) -> InvalidInput:
     owners = [tool.server for tool in found]
     ways = " or ".join(f"'{tool.server}.{tool.name}'" for tool in found)
     return InvalidInput(
@@ -74,7 +74,7 @@ def ambiguous(name: str, found: list[Tool]) -> InvalidInput:
     )
 
 
-def unknown(name: str, tools: Iterable[Tool], servers: Iterable[str]) -> NotFound:
+def unknown_tool(name: str, tools: Iterable[ServerTool], servers: Iterable[str]) -> NotFound:
     """That no tool is called so, with the names that are nearest."""
     names = [each for tool in tools for each in (tool.name, *tool.aliases)]
     near = difflib.get_close_matches(name.rpartition(".")[2], names, n=NEAREST, cutoff=0.5)

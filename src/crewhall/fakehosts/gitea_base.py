@@ -3,14 +3,14 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from crewhall.fakehosts.gitea_shapes import Shapes
-from crewhall.fakehosts.host import Host, Limit
+from crewhall.fakehosts.gitea_shapes import GiteaShapes
+from crewhall.fakehosts.host import FakeHost, Limit
 from crewhall.fakehosts.records import Refusal
-from crewhall.fakehosts.server import Answer, Ask
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.server import FakeRequest, FakeResponse
+from crewhall.fakehosts.state import FakeRepository
 
 
-class Base(Host):
+class GiteaBase(FakeHost):
     """What is Gitea's own, without its routes."""
 
     prefix = "/api/v1"
@@ -18,7 +18,7 @@ class Base(Host):
 
     def __init__(self, tokens: Mapping[str, str], limit: Limit | None = None) -> None:
         super().__init__(tokens, limit or Limit(page=50, tree=1000))
-        self.shapes = Shapes(self.url, self.api)
+        self.shapes = GiteaShapes(self.url, self.api)
 
     def error(self, refusal: Refusal) -> dict[str, Any]:
         return {"message": refusal.message, "url": f"{self.url}/api/swagger"}
@@ -26,17 +26,17 @@ class Base(Host):
     def stranger(self, token: str) -> Refusal:
         return Refusal(401, "invalid username, password or token" if token else "token is required")
 
-    def moved(self, ask: Ask, repository: Repository, rest: str) -> Answer:
+    def redirect(self, request: FakeRequest, repository: FakeRepository, rest: str) -> FakeResponse:
         there = f"{self.shapes.of(repository)}{rest}"
-        return Answer(307, None, {"location": there})
+        return FakeResponse(307, None, {"location": there})
 
-    def listed(self, ask: Ask, items: list[Any], shape: Callable[[Any], Any]) -> Answer:
-        page = self.page(ask, items, "limit", shape)
+    def counted_page(self, request: FakeRequest, items: list[Any], shape: Callable[[Any], Any]) -> FakeResponse:
+        page = self.page(request, items, "limit", shape)
         page.headers["x-total-count"] = str(len(items))
         return page
 
 
-def sha_of(repo: Repository, ref: str) -> str:
+def sha_of(repo: FakeRepository, ref: str) -> str:
     commit = repo.commit(ref)
     if commit is None:
         raise Refusal(404, f"object does not exist [id: {ref}, rel_path: ]")

@@ -2,27 +2,27 @@
 
 import re
 
-from crewhall.fakehosts.gitea_base import Base, sha_of
-from crewhall.fakehosts.records import Issue, Label, Pull, Refusal
+from crewhall.fakehosts.gitea_base import GiteaBase, sha_of
+from crewhall.fakehosts.records import Issue, Label, PullRecord, Refusal
 from crewhall.fakehosts.routes import Routes
-from crewhall.fakehosts.server import Answer, Ask
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.server import FakeRequest, FakeResponse
+from crewhall.fakehosts.state import FakeRepository
 
 WORST = ("error", "failure", "warning", "pending", "success", "skipped")
 talk = Routes()
 
 
 @talk.on("GET", "/pulls")
-def pulls(host: Base, repo: Repository, ask: Ask) -> Answer:
-    state, base = ask.query.get("state", "open"), ask.query.get("base_branch")
+def pulls(host: GiteaBase, repo: FakeRepository, request: FakeRequest) -> FakeResponse:
+    state, base = request.query.get("state", "open"), request.query.get("base_branch")
     found = [one for one in repo.pulls.values() if state in ("all", one.state) and base in (None, "", one.base)]
-    found.sort(key=lambda one: one.number, reverse=ask.query.get("sort") != "oldest")
-    return host.listed(ask, found, lambda one: host.shapes.pull(repo, one))
+    found.sort(key=lambda one: one.number, reverse=request.query.get("sort") != "oldest")
+    return host.counted_page(request, found, lambda one: host.shapes.pull(repo, one))
 
 
 @talk.on("POST", "/pulls")
-def pull_create(host: Base, repo: Repository, ask: Ask) -> Answer:
-    title, head, base = ask.need("title", "head", "base")
+def pull_create(host: GiteaBase, repo: FakeRepository, request: FakeRequest) -> FakeResponse:
+    title, head, base = request.need("title", "head", "base")
     owner, _, name = head.rpartition(":")
     if owner.lower() not in ("", repo.owner.lower()) or name not in repo.branches or base not in repo.branches:
         raise Refusal(404, "The target couldn't be found.")
@@ -31,60 +31,60 @@ def pull_create(host: Base, repo: Repository, ask: Ask) -> Answer:
     if there := next(repo.open_pulls(name, base), None):
         about = f"id: {there.number}, head_branch: {name}, base_branch: {base}"
         raise Refusal(409, f"pull request already exists for these targets [{about}]")
-    labelled = _labels(repo, ask.given.get("labels") or [])
-    pull = repo.add_pull(title=title, head=name, base=base, body=ask.given.get("body") or "", author=ask.login)
+    labelled = _labels(repo, request.fields.get("labels") or [])
+    pull = repo.add_pull(title=title, head=name, base=base, body=request.fields.get("body") or "", author=request.login)
     pull.labelled = labelled
-    return Answer(201, host.shapes.whole_pull(repo, pull))
+    return FakeResponse(201, host.shapes.whole_pull(repo, pull))
 
 
 @talk.on("GET", "/pulls/{number}")
-def pull_get(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
-    return Answer(200, host.shapes.whole_pull(repo, repo.pull(number)))
+def pull_get(host: GiteaBase, repo: FakeRepository, request: FakeRequest, number: str) -> FakeResponse:
+    return FakeResponse(200, host.shapes.whole_pull(repo, repo.pull(number)))
 
 
 @talk.on("PATCH", "/pulls/{number}")
-def pull_edit(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
+def pull_edit(host: GiteaBase, repo: FakeRepository, request: FakeRequest, number: str) -> FakeResponse:
     pull = repo.pull(number)
-    if pull.merged and "state" in ask.given:
+    if pull.merged and "state" in request.fields:
         raise Refusal(412, "cannot change state of this pull request, it was already merged")
-    for name in {"title", "body", "base"} & ask.given.keys():
-        setattr(pull, name, ask.given[name])
-    if "labels" in ask.given:
-        pull.labelled = _labels(repo, ask.given["labels"])
-    repo.set_state(pull, ask.given.get("state", pull.state))
-    return Answer(201, host.shapes.whole_pull(repo, pull))
+    for name in {"title", "body", "base"} & request.fields.keys():
+        setattr(pull, name, request.fields[name])
+    if "labels" in request.fields:
+        pull.labelled = _labels(repo, request.fields["labels"])
+    repo.set_state(pull, request.fields.get("state", pull.state))
+    return FakeResponse(201, host.shapes.whole_pull(repo, pull))
 
 
 @talk.on("GET", "/pulls/{number}/files")
-def pull_files(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
+def pull_files(host: GiteaBase, repo: FakeRepository, request: FakeRequest, number: str) -> FakeResponse:
     pull = repo.pull(number)
-    return host.listed(ask, pull.files, lambda one: host.shapes.change(repo, pull, one))
+    return host.counted_page(request, pull.files, lambda one: host.shapes.change(repo, pull, one))
 
 
 @talk.on("GET", "/pulls/{number}/reviews")
-def pull_reviews(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
+def pull_reviews(host: GiteaBase, repo: FakeRepository, request: FakeRequest, number: str) -> FakeResponse:
     pull = repo.pull(number)
-    return host.listed(ask, pull.reviews, lambda one: host.shapes.review(repo, pull, one))
+    return host.counted_page(request, pull.reviews, lambda one: host.shapes.review(repo, pull, one))
 
 
 @talk.on("GET", "/pulls/{base}/{head*}")
-def pull_between(host: Base, repo: Repository, ask: Ask, base: str, head: str) -> Answer:
+def pull_between(host: GiteaBase, repo: FakeRepository, request: FakeRequest, base: str, head: str) -> FakeResponse:
     """The oldest pull between two branches, closed ones too, as Gitea has it."""
     name = head.rpartition(":")[2]
     found = [one for one in repo.pulls.values() if (one.base, one.head) == (base, name)]
     if not found:
         raise Refusal(404, "The target couldn't be found.")
-    return Answer(200, host.shapes.whole_pull(repo, found[0]))
+    return FakeResponse(200, host.shapes.whole_pull(repo, found[0]))
 
 
 # Statuses, labels, issues
 
 
 @talk.on("GET", "/commits/{ref}/status")
-def combined_status(host: Base, repo: Repository, ask: Ask, ref: str) -> Answer:
+def combined_status(host: GiteaBase, repo: FakeRepository, request: FakeRequest, ref: str) -> FakeResponse:
     """The worst of the latest of each context, of one page of them; without any, no state at all."""
-    sha, page = sha_of(repo, ref), ask.number("page", 1)
-    size = min(ask.number("limit", 30), host.limit.page)
+    sha, page = sha_of(repo, ref), request.number("page", 1)
+    size = min(request.number("limit", 30), host.limit.page)
     latest = list({one.name: one for one in repo.statuses.get(sha, [])}.values())[(page - 1) * size : page * size]
     here = f"{host.shapes.of(repo)}/commits/{sha}"
     about = {"sha": sha, "total_count": len(latest), "commit_url": here, "url": f"{here}/status"}
@@ -93,68 +93,68 @@ def combined_status(host: Base, repo: Repository, ask: Ask, ref: str) -> Answer:
         worst = min(latest, key=lambda one: WORST.index(one.state)).state
         body["state"] = "failure" if worst in ("error", "warning") else worst
         body["statuses"] = [host.shapes.status(repo, sha, one) for one in latest]
-    return Answer(200, body)
+    return FakeResponse(200, body)
 
 
 @talk.on("GET", "/commits/{ref}/statuses")
-def statuses(host: Base, repo: Repository, ask: Ask, ref: str) -> Answer:
+def statuses(host: GiteaBase, repo: FakeRepository, request: FakeRequest, ref: str) -> FakeResponse:
     sha = sha_of(repo, ref)
     found = list(reversed(repo.statuses.get(sha, [])))
-    return host.listed(ask, found, lambda one: host.shapes.status(repo, sha, one))
+    return host.counted_page(request, found, lambda one: host.shapes.status(repo, sha, one))
 
 
 @talk.on("GET", "/labels")
-def labels(host: Base, repo: Repository, ask: Ask) -> Answer:
-    return host.listed(ask, repo.label_list, lambda one: host.shapes.label(repo, one))
+def labels(host: GiteaBase, repo: FakeRepository, request: FakeRequest) -> FakeResponse:
+    return host.counted_page(request, repo.label_list, lambda one: host.shapes.label(repo, one))
 
 
 @talk.on("POST", "/labels")
-def label_create(host: Base, repo: Repository, ask: Ask) -> Answer:
-    name, color = ask.need("name", "color")
+def label_create(host: GiteaBase, repo: FakeRepository, request: FakeRequest) -> FakeResponse:
+    name, color = request.need("name", "color")
     if not re.fullmatch("#?[0-9a-fA-F]{6}", color):
         raise Refusal(422, f"invalid color: {color}")
-    label = repo.add_label(name, color.lstrip("#"), ask.given.get("description", ""))
-    return Answer(201, host.shapes.label(repo, label))
+    label = repo.add_label(name, color.lstrip("#"), request.fields.get("description", ""))
+    return FakeResponse(201, host.shapes.label(repo, label))
 
 
 @talk.on("GET", "/issues/{number}/labels")
-def issue_labels(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
-    return Answer(200, [host.shapes.label(repo, one) for one in repo.issue(number).labelled])
+def issue_labels(host: GiteaBase, repo: FakeRepository, request: FakeRequest, number: str) -> FakeResponse:
+    return FakeResponse(200, [host.shapes.label(repo, one) for one in repo.issue(number).labelled])
 
 
 @talk.on("POST", "/issues/{number}/labels")
-def issue_label(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
+def issue_label(host: GiteaBase, repo: FakeRepository, request: FakeRequest, number: str) -> FakeResponse:
     issue = repo.issue(number)
-    for label in _labels(repo, ask.given.get("labels") or []):
+    for label in _labels(repo, request.fields.get("labels") or []):
         if label not in issue.labelled:
             issue.labelled.append(label)
-    return issue_labels(host, repo, ask, number)
+    return issue_labels(host, repo, request, number)
 
 
-def _labels(repo: Repository, given: list[int | str]) -> list[Label]:
+def _labels(repo: FakeRepository, given: list[int | str]) -> list[Label]:
     """The labels of these ids or names; unknown ones are passed over, as at Gitea."""
     return [one for one in repo.label_list if one.id in given or one.name in given]
 
 
 @talk.on("GET", "/issues")
-def issues(host: Base, repo: Repository, ask: Ask) -> Answer:
-    state, kind = ask.query.get("state", "open"), ask.query.get("type", "")
-    labels = {name for name in ask.query.get("labels", "").split(",") if name}
+def issues(host: GiteaBase, repo: FakeRepository, request: FakeRequest) -> FakeResponse:
+    state, kind = request.query.get("state", "open"), request.query.get("type", "")
+    labels = {name for name in request.query.get("labels", "").split(",") if name}
     both: list[Issue] = [*repo.issues.values(), *repo.pulls.values()]
     found = [one for one in both if state in ("all", one.state) and labels <= set(one.labels)]
-    found = [one for one in found if kind in ("", "pulls" if isinstance(one, Pull) else "issues")]
+    found = [one for one in found if kind in ("", "pulls" if isinstance(one, PullRecord) else "issues")]
     found.sort(key=lambda one: -one.number)
-    return host.listed(ask, found, lambda one: host.shapes.issue(repo, one))
+    return host.counted_page(request, found, lambda one: host.shapes.issue(repo, one))
 
 
 @talk.on("POST", "/issues")
-def issue_create(host: Base, repo: Repository, ask: Ask) -> Answer:
-    (title,), labelled = ask.need("title"), _labels(repo, ask.given.get("labels") or [])
-    issue = repo.add_issue(title=title, body=ask.given.get("body") or "", author=ask.login)
+def issue_create(host: GiteaBase, repo: FakeRepository, request: FakeRequest) -> FakeResponse:
+    (title,), labelled = request.need("title"), _labels(repo, request.fields.get("labels") or [])
+    issue = repo.add_issue(title=title, body=request.fields.get("body") or "", author=request.login)
     issue.labelled = labelled
-    return Answer(201, host.shapes.issue(repo, issue))
+    return FakeResponse(201, host.shapes.issue(repo, issue))
 
 
 @talk.on("GET", "/issues/{number}")
-def issue_get(host: Base, repo: Repository, ask: Ask, number: str) -> Answer:
-    return Answer(200, host.shapes.issue(repo, repo.issue(number)))
+def issue_get(host: GiteaBase, repo: FakeRepository, request: FakeRequest, number: str) -> FakeResponse:
+    return FakeResponse(200, host.shapes.issue(repo, repo.issue(number)))

@@ -4,24 +4,24 @@ import base64
 from typing import Any
 from urllib.parse import quote
 
-from crewhall.fakehosts.objects import Commit, Entry
-from crewhall.fakehosts.records import Change, Check, Issue, Label, Pull, Review
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.objects import Commit, FakeTreeEntry
+from crewhall.fakehosts.records import CheckRecord, FileDifference, Issue, Label, PullRecord, ReviewRecord
+from crewhall.fakehosts.state import FakeRepository
 
 Shape = dict[str, Any]
 STATUS = {"added": "added", "modified": "changed", "removed": "deleted"}
 
 
-class Shapes:
+class GiteaShapes:
     """The shapes of one host: `url` is where people look, `api` where programs do."""
 
     def __init__(self, url: str, api: str) -> None:
         self.url, self.api = url, api
 
-    def of(self, repo: Repository) -> str:
+    def of(self, repo: FakeRepository) -> str:
         return f"{self.api}/repos/{repo.owner}/{repo.name}"
 
-    def web(self, repo: Repository) -> str:
+    def web(self, repo: FakeRepository) -> str:
         return f"{self.url}/{repo.owner}/{repo.name}"
 
     def user(self, login: str) -> Shape:
@@ -29,7 +29,7 @@ class Shapes:
         names = {"login": login, "login_name": "", "full_name": login, "email": f"{login}@noreply.example.com"}
         return {"id": sum(login.encode()), **names, **pages, "is_admin": False, "active": True, "visibility": "public"}
 
-    def repository(self, repo: Repository) -> Shape:
+    def repository(self, repo: FakeRepository) -> Shape:
         web = self.web(repo)
         return {
             "id": repo.id,
@@ -51,7 +51,7 @@ class Shapes:
             "object_format_name": "sha1",
         }
 
-    def branch(self, repo: Repository, name: str) -> Shape:
+    def branch(self, repo: FakeRepository, name: str) -> Shape:
         commit = repo.commits[repo.branches[name]]
         author = {"name": commit.author.name, "email": commit.author.email, "username": commit.author.name}
         head = {
@@ -65,18 +65,18 @@ class Shapes:
         may = {"user_can_push": repo.may_push, "user_can_merge": repo.may_push, "protected": False}
         return {"name": name, "commit": head, **may, "required_approvals": 0, "status_check_contexts": []}
 
-    def ref(self, repo: Repository, name: str) -> Shape:
+    def ref(self, repo: FakeRepository, name: str) -> Shape:
         sha, here = repo.branches[name], f"{self.of(repo)}/git"
         there = {"type": "commit", "sha": sha, "url": f"{here}/commits/{sha}"}
         return {"ref": f"refs/heads/{name}", "url": f"{here}/refs/heads/{quote(name)}", "object": there}
 
-    def entry(self, repo: Repository, path: str, entry: Entry) -> Shape:
+    def entry(self, repo: FakeRepository, path: str, entry: FakeTreeEntry) -> Shape:
         is_blob = entry.kind == "blob"
         size = len(repo.objects.blobs[entry.sha]) if is_blob else 0
         url = f"{self.of(repo)}/git/{'blobs' if is_blob else 'trees'}/{entry.sha}"
         return {"path": path, "mode": entry.mode, "type": entry.kind, "size": size, "sha": entry.sha, "url": url}
 
-    def commit(self, repo: Repository, commit: Commit) -> Shape:
+    def commit(self, repo: FakeRepository, commit: Commit) -> Shape:
         inner = self.file_commit(repo, commit)
         here = f"{self.of(repo)}/git/commits/{commit.sha}"
         git = {name: inner[name] for name in ("author", "committer", "message", "tree")}
@@ -91,7 +91,7 @@ class Shapes:
             "parents": inner["parents"],
         }
 
-    def file_commit(self, repo: Repository, commit: Commit) -> Shape:
+    def file_commit(self, repo: FakeRepository, commit: Commit) -> Shape:
         """A commit as the answer to a change of files has it."""
         git = f"{self.of(repo)}/git"
         parents = [{"sha": sha, "url": f"{git}/commits/{sha}"} for sha in commit.parents]
@@ -107,7 +107,7 @@ class Shapes:
             "parents": [{**one, "created": commit.committer.date} for one in parents],
         }
 
-    def file(self, repo: Repository, branch: str, path: str, entry: Entry) -> Shape:
+    def file(self, repo: FakeRepository, branch: str, path: str, entry: FakeTreeEntry) -> Shape:
         raw, here = repo.objects.blobs[entry.sha], f"{self.of(repo)}/contents/{quote(path)}?ref={quote(branch)}"
         return {
             "name": path.rpartition("/")[2],
@@ -122,10 +122,10 @@ class Shapes:
             "git_url": f"{self.of(repo)}/git/blobs/{entry.sha}",
         }
 
-    def label(self, repo: Repository, label: Label) -> Shape:
+    def label(self, repo: FakeRepository, label: Label) -> Shape:
         return {**vars(label), "exclusive": False, "is_archived": False, "url": f"{self.of(repo)}/labels/{label.id}"}
 
-    def _common(self, repo: Repository, issue: Issue) -> Shape:
+    def _common(self, repo: FakeRepository, issue: Issue) -> Shape:
         return {
             "id": repo.id * 1_000_000 + issue.number,
             "number": issue.number,
@@ -142,15 +142,15 @@ class Shapes:
             **({"closed_at": issue.closed} if issue.closed else {}),
         }
 
-    def issue(self, repo: Repository, issue: Issue) -> Shape:
-        is_pull = isinstance(issue, Pull)
+    def issue(self, repo: FakeRepository, issue: Issue) -> Shape:
+        is_pull = isinstance(issue, PullRecord)
         html = f"{self.web(repo)}/{'pulls' if is_pull else 'issues'}/{issue.number}"
         meta = {"id": repo.id, "name": repo.name, "owner": repo.owner, "full_name": f"{repo.owner}/{repo.name}"}
         urls = {"url": f"{self.of(repo)}/issues/{issue.number}", "html_url": html, "repository": meta}
-        pull = {"pull_request": {"merged": issue.merged, "html_url": html}} if isinstance(issue, Pull) else {}
+        pull = {"pull_request": {"merged": issue.merged, "html_url": html}} if isinstance(issue, PullRecord) else {}
         return {**self._common(repo, issue), **urls, **pull}
 
-    def pull(self, repo: Repository, pull: Pull) -> Shape:
+    def pull(self, repo: FakeRepository, pull: PullRecord) -> Shape:
         web, shown = f"{self.web(repo)}/pulls/{pull.number}", self.repository(repo)
         sides = {"head": (pull.head, pull.head_sha), "base": (pull.base, repo.branches.get(pull.base, pull.base_sha))}
         ends = {
@@ -174,12 +174,12 @@ class Shapes:
             **ends,
         }
 
-    def whole_pull(self, repo: Repository, pull: Pull) -> Shape:
+    def whole_pull(self, repo: FakeRepository, pull: PullRecord) -> Shape:
         files = pull.files
         added, gone = sum(one.additions for one in files), sum(one.deletions for one in files)
         return {**self.pull(repo, pull), "additions": added, "deletions": gone, "changed_files": len(files)}
 
-    def change(self, repo: Repository, pull: Pull, change: Change) -> Shape:
+    def change(self, repo: FakeRepository, pull: PullRecord, change: FileDifference) -> Shape:
         place = f"{pull.head_sha}/{quote(change.path)}"
         return {
             "filename": change.path,
@@ -192,7 +192,7 @@ class Shapes:
             "contents_url": f"{self.of(repo)}/contents/{quote(change.path)}?ref={pull.head_sha}",
         }
 
-    def review(self, repo: Repository, pull: Pull, review: Review) -> Shape:
+    def review(self, repo: FakeRepository, pull: PullRecord, review: ReviewRecord) -> Shape:
         web = f"{self.web(repo)}/pulls/{pull.number}"
         return {
             "id": review.id,
@@ -210,7 +210,7 @@ class Shapes:
             "pull_request_url": web,
         }
 
-    def status(self, repo: Repository, sha: str, status: Check) -> Shape:
+    def status(self, repo: FakeRepository, sha: str, status: CheckRecord) -> Shape:
         return {
             "id": status.id,
             "status": status.state,

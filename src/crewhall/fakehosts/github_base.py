@@ -4,23 +4,23 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from crewhall.fakehosts.github_pull_shapes import Shapes
-from crewhall.fakehosts.host import Host, Limit
+from crewhall.fakehosts.github_pull_shapes import GitHubShapes
+from crewhall.fakehosts.host import FakeHost, Limit
 from crewhall.fakehosts.records import Refusal
-from crewhall.fakehosts.server import Answer, Ask
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.server import FakeRequest, FakeResponse
+from crewhall.fakehosts.state import FakeRepository
 
 HOUR, REQUESTS = 3600, 5000
 
 
-class Base(Host):
+class GitHubBase(FakeHost):
     """What is GitHub's own, without its routes."""
 
     prefix = "/api/v3"
 
     def __init__(self, tokens: Mapping[str, str], limit: Limit | None = None) -> None:
         super().__init__(tokens, limit or Limit(page=100, tree=100_000))
-        self.shapes = Shapes(self.url, self.api)
+        self.shapes = GitHubShapes(self.url, self.api)
 
     def error(self, refusal: Refusal) -> dict[str, Any]:
         body = {"message": refusal.message, "documentation_url": f"{self.url}/docs", "status": str(refusal.status)}
@@ -38,14 +38,14 @@ class Base(Host):
     def stranger(self, token: str) -> Refusal:
         return Refusal(401, "Bad credentials" if token else "Requires authentication")
 
-    def moved(self, ask: Ask, repository: Repository, rest: str) -> Answer:
-        status, words = (301, "Moved Permanently") if ask.method == "GET" else (307, "Temporary Redirect")
+    def redirect(self, request: FakeRequest, repository: FakeRepository, rest: str) -> FakeResponse:
+        status, words = (301, "Moved Permanently") if request.method == "GET" else (307, "Temporary Redirect")
         there = f"{self.api}/repositories/{repository.id}{rest}"
-        return Answer(status, {**self.error(Refusal(status, words)), "url": there}, {"location": there})
+        return FakeResponse(status, {**self.error(Refusal(status, words)), "url": there}, {"location": there})
 
 
-def created(body: dict[str, Any]) -> Answer:
-    return Answer(201, body, {"location": body["url"]})
+def created_response(body: dict[str, Any]) -> FakeResponse:
+    return FakeResponse(201, body, {"location": body["url"]})
 
 
 def invalid(resource: str, field: str, code: str = "invalid") -> Refusal:

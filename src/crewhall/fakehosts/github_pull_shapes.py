@@ -2,25 +2,25 @@
 
 from urllib.parse import quote
 
-from crewhall.fakehosts.github_shapes import GitShapes, Shape, links, node
-from crewhall.fakehosts.records import Change, Check, Issue, Label, Pull, Review
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.github_shapes import GitHubGitShapes, Shape, links, node
+from crewhall.fakehosts.records import CheckRecord, FileDifference, Issue, Label, PullRecord, ReviewRecord
+from crewhall.fakehosts.state import FakeRepository
 
 PULL_LINKS = "html issue comments commits review_comments review_comment statuses"
 NOTHING = "assignee auto_merge milestone active_lock_reason"
 STATES = {True: "clean", False: "dirty", None: "unknown"}
 
 
-class Shapes(GitShapes):
+class GitHubShapes(GitHubGitShapes):
     """All shapes of one host."""
 
-    def label(self, repo: Repository, label: Label) -> Shape:
+    def label(self, repo: FakeRepository, label: Label) -> Shape:
         url = f"{self.of(repo)}/labels/{quote(label.name)}"
         return {**vars(label), "node_id": node("Label", label.name), "url": url, "default": False}
 
-    def issue(self, repo: Repository, issue: Issue) -> Shape:
+    def issue(self, repo: FakeRepository, issue: Issue) -> Shape:
         here = f"{self.of(repo)}/issues/{issue.number}"
-        kind = "pull" if isinstance(issue, Pull) else "issues"
+        kind = "pull" if isinstance(issue, PullRecord) else "issues"
         web = f"{self.web(repo)}/{kind}/{issue.number}"
         link = (
             {"pull_request": dict.fromkeys(("url", "html_url", "diff_url", "patch_url"), web)} if kind == "pull" else {}
@@ -35,7 +35,7 @@ class Shapes(GitShapes):
             **links(here, "comments events labels"),
         }
 
-    def _common(self, repo: Repository, issue: Issue) -> Shape:
+    def _common(self, repo: FakeRepository, issue: Issue) -> Shape:
         return {
             "id": repo.id * 1_000_000 + issue.number,
             "node_id": node("Issue", str(issue.number)),
@@ -54,7 +54,7 @@ class Shapes(GitShapes):
             "closed_at": issue.closed,
         }
 
-    def pull(self, repo: Repository, pull: Pull) -> Shape:
+    def pull(self, repo: FakeRepository, pull: PullRecord) -> Shape:
         """As in a list: without what is counted."""
         urls, shown = self._pull_links(repo, pull), self.repository(repo)
         fields = {"self": "url"} | {name: f"{name}_url" for name in PULL_LINKS.split()}
@@ -74,7 +74,7 @@ class Shapes(GitShapes):
             "merged_at": pull.closed if pull.merged else None,
         }
 
-    def _pull_links(self, repo: Repository, pull: Pull) -> dict[str, str]:
+    def _pull_links(self, repo: FakeRepository, pull: PullRecord) -> dict[str, str]:
         here, issue = f"{self.of(repo)}/pulls/{pull.number}", f"{self.of(repo)}/issues/{pull.number}"
         web = f"{self.web(repo)}/pull/{pull.number}"
         return {
@@ -90,7 +90,7 @@ class Shapes(GitShapes):
             "statuses_url": f"{self.of(repo)}/statuses/{pull.head_sha}",
         }
 
-    def whole_pull(self, repo: Repository, pull: Pull) -> Shape:
+    def whole_pull(self, repo: FakeRepository, pull: PullRecord) -> Shape:
         files, is_open = pull.files, pull.state == "open"
         return {
             **self.pull(repo, pull),
@@ -107,7 +107,7 @@ class Shapes(GitShapes):
             "merged_by": self.user(pull.author) if pull.merged else None,
         }
 
-    def change(self, repo: Repository, pull: Pull, change: Change) -> Shape:
+    def change(self, repo: FakeRepository, pull: PullRecord, change: FileDifference) -> Shape:
         web = self.web(repo)
         quoted = f"{pull.head_sha}/{quote(change.path)}"
         return {
@@ -122,7 +122,7 @@ class Shapes(GitShapes):
             "contents_url": f"{self.of(repo)}/contents/{quote(change.path)}?ref={pull.head_sha}",
         }
 
-    def review(self, repo: Repository, pull: Pull, review: Review) -> Shape:
+    def review(self, repo: FakeRepository, pull: PullRecord, review: ReviewRecord) -> Shape:
         web = f"{self.web(repo)}/pull/{pull.number}"
         here = f"{self.of(repo)}/pulls/{pull.number}"
         return {
@@ -139,7 +139,7 @@ class Shapes(GitShapes):
             "_links": {"html": {"href": web}, "pull_request": {"href": here}},
         }
 
-    def check(self, repo: Repository, sha: str, check: Check) -> Shape:
+    def check(self, repo: FakeRepository, sha: str, check: CheckRecord) -> Shape:
         here = f"{self.of(repo)}/check-runs/{check.id}"
         output = {**dict.fromkeys(("title", "summary", "text")), "annotations_count": 0}
         return {
@@ -161,7 +161,7 @@ class Shapes(GitShapes):
             "pull_requests": [],
         }
 
-    def status(self, repo: Repository, sha: str, status: Check) -> Shape:
+    def status(self, repo: FakeRepository, sha: str, status: CheckRecord) -> Shape:
         return {
             "id": status.id,
             "node_id": node("Status", str(status.id)),

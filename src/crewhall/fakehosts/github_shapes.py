@@ -4,8 +4,8 @@ import base64
 from typing import Any
 from urllib.parse import quote
 
-from crewhall.fakehosts.objects import Commit, Entry, Person
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.objects import Commit, FakeTreeEntry, Person
+from crewhall.fakehosts.state import FakeRepository
 
 Shape = dict[str, Any]
 USER_LINKS = "events followers following gists organizations received_events repos starred subscriptions"  # …_url
@@ -20,7 +20,7 @@ COUNTS = "forks forks_count network_count size stargazers_count subscribers_coun
 NEVER = "archived disabled fork has_discussions has_downloads has_pages has_projects has_wiki private"
 
 
-class GitShapes:
+class GitHubGitShapes:
     """The shapes of one host: `url` is where people look, `api` where programs do."""
 
     def __init__(self, url: str, api: str) -> None:
@@ -47,7 +47,7 @@ class GitShapes:
         times = {"created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:00Z"}
         return {**self.user(login), "name": login, **nothing, **counts, **times}
 
-    def repository(self, repo: Repository) -> Shape:
+    def repository(self, repo: FakeRepository) -> Shape:
         full, here, web = f"{repo.owner}/{repo.name}", self.of(repo), self.web(repo)
         open_ones = sum(one.state == "open" for one in [*repo.issues.values(), *repo.pulls.values()])
         times = dict.fromkeys(("created_at", "pushed_at", "updated_at"), "2026-01-01T00:00:00Z")
@@ -75,24 +75,24 @@ class GitShapes:
             **dict.fromkeys(("description", "homepage", "language", "license", "mirror_url")),
         }
 
-    def of(self, repo: Repository) -> str:
+    def of(self, repo: FakeRepository) -> str:
         return f"{self.api}/repos/{repo.owner}/{repo.name}"
 
-    def web(self, repo: Repository) -> str:
+    def web(self, repo: FakeRepository) -> str:
         return f"{self.url}/{repo.owner}/{repo.name}"
 
-    def ref(self, repo: Repository, branch: str) -> Shape:
+    def ref(self, repo: FakeRepository, branch: str) -> Shape:
         sha, ref = repo.branches[branch], f"refs/heads/{branch}"
         there = {"sha": sha, "type": "commit", "url": f"{self.of(repo)}/git/commits/{sha}"}
         return {"ref": ref, "node_id": node("Ref", ref), "url": f"{self.of(repo)}/git/{quote(ref)}", "object": there}
 
-    def branch(self, repo: Repository, name: str, commit: Commit) -> Shape:
+    def branch(self, repo: FakeRepository, name: str, commit: Commit) -> Shape:
         here = f"{self.of(repo)}/branches/{quote(name)}"
         links = {"self": here, "html": f"{self.web(repo)}/tree/{quote(name)}"}
         guard = {"protected": False, "protection": {"enabled": False}, "protection_url": f"{here}/protection"}
         return {"name": name, "commit": self.commit(repo, commit), "_links": links, **guard}
 
-    def git_commit(self, repo: Repository, commit: Commit) -> Shape:
+    def git_commit(self, repo: FakeRepository, commit: Commit) -> Shape:
         git = f"{self.of(repo)}/git"
         web = f"{self.web(repo)}/commit"
         return {
@@ -110,7 +110,7 @@ class GitShapes:
             "verification": UNSIGNED,
         }
 
-    def commit(self, repo: Repository, commit: Commit) -> Shape:
+    def commit(self, repo: FakeRepository, commit: Commit) -> Shape:
         git, here = self.git_commit(repo, commit), f"{self.of(repo)}/commits/{commit.sha}"
         inner = {name: git[name] for name in ("author", "committer", "message", "tree", "url", "verification")}
         outer = {name: git[name] for name in ("sha", "node_id", "html_url", "parents")}
@@ -123,7 +123,7 @@ class GitShapes:
             "comments_url": f"{here}/comments",
         }
 
-    def entry(self, repo: Repository, path: str, entry: Entry) -> Shape:
+    def entry(self, repo: FakeRepository, path: str, entry: FakeTreeEntry) -> Shape:
         shown: Shape = {"path": path, "mode": entry.mode, "type": entry.kind, "sha": entry.sha}
         if entry.kind == "blob":
             shown["size"] = len(repo.objects.blobs[entry.sha])

@@ -16,11 +16,11 @@ from typing import Any, ClassVar, Self
 from urllib.parse import unquote, urlencode
 
 from crewhall.fakehosts.faults import Fault, Faults
-from crewhall.fakehosts.objects import FILE, Entry
+from crewhall.fakehosts.objects import FILE, FakeTreeEntry
 from crewhall.fakehosts.records import Refusal
-from crewhall.fakehosts.routes import Repositories, Routes
-from crewhall.fakehosts.server import Answer, Ask, Broken, Server
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.routes import FakeRepositories, Routes
+from crewhall.fakehosts.server import FakeHostServer, FakeRequest, FakeResponse, MalformedBody
+from crewhall.fakehosts.state import FakeRepository
 
 REPOSITORY = re.compile(r"/repos/([^/]+)/([^/]+)(/.*)?|/repositories/(\d+)(/.*)?")
 
@@ -48,7 +48,7 @@ class Limit:
     tree: int
 
 
-class Host(ABC):
+class FakeHost(ABC):
     """A pretended host; in a `with` it listens. What differs between hosts is in their classes."""
 
     prefix: ClassVar[str]
@@ -58,10 +58,10 @@ class Host(ABC):
 
     def __init__(self, tokens: Mapping[str, str], limit: Limit) -> None:
         self.tokens, self.limit = dict(tokens), limit
-        self.repositories: Repositories = Repositories()
+        self.repositories: FakeRepositories = FakeRepositories()
         self.exchanges: list[Exchange] = []
         self.lock = threading.Condition()  # told of every exchange
-        self._faults, self._server = Faults(), Server(self.prefix, self.reply)
+        self._faults, self._server = Faults(), FakeHostServer(self.prefix, self.reply)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
         self.api = self.url + self.prefix
         self._thread = threading.Thread(target=self._server.serve, name=f"pretended {type(self).__name__}")
@@ -83,12 +83,15 @@ class Host(ABC):
         *,
         default_branch: str = "main",
         modes: Mapping[str, str] | None = None,
-    ) -> Repository:
+    ) -> FakeRepository:
         """A repository with these files in one commit on its default branch; an empty one when there are none."""
         with self.lock:
-            repository = Repository(len(self.repositories) + 1, owner, name, default_branch, self.lock)
+            repository = FakeRepository(len(self.repositories) + 1, owner, name, default_branch, self.lock)
             put = repository.objects.put_blob
-            flat = {path: Entry((modes or {}).get(path, FILE), put(content)) for path, content in (files or {}).items()}
+            flat = {
+                path: FakeTreeEntry((modes or {}).get(path, FILE), put(content))
+                for path, content in (files or {}).items()
+            }
             if flat:
                 repository.set_branch(default_branch, repository.put_commit(flat, (), "First commit"))
             self.repositories[(owner, name)] = repository
@@ -127,83 +130,97 @@ class Host(ABC):
         """What is said to who has no token, or an unknown one."""
 
     @abstractmethod
-    def moved(self, ask: Ask, repository: Repository, rest: str) -> Answer:
-        """What is said to who asks under an old name."""
+    def redirect(self, request: FakeRequest, repository: FakeRepository, rest: str) -> FakeResponse:
+        """The response to a request under a repository's old name."""
 
     # From a request to its answer
 
-    def reply(self, ask: Ask) -> tuple[Answer | None, float]:
+    def reply(self, request: FakeRequest) -> tuple[FakeResponse | None, float]:
         """The answer, None for a closed connection, and how many seconds later; it is written down."""
-        fault = self._faults.next(ask.method, ask.path)
+        fault = self._faults.next(request.method, request.path)
         kind = fault.kind if fault else None
         with self.lock:
-            answer = None if kind in ("answer", "drop") else self._work(ask)
+            answer = None if kind in ("answer", "drop") else self._work(request)
             if fault and kind in ("answer", "fail_after"):
                 answer = self._wrong(fault)
             if kind == "drop_after":
                 answer = None
-            self._note(ask, answer, kind or "")
+            self._note(request, answer, kind or "")
         return answer, fault.seconds if fault and kind == "slow" else 0.0
 
-    def _wrong(self, fault: Fault) -> Answer:
+    def _wrong(self, fault: Fault) -> FakeResponse:
         words = HTTPStatus(fault.status).phrase
         own = self.error(Refusal(fault.status, words))
         given = own | fault.body if isinstance(fault.body, dict) else fault.body
-        return Answer(fault.status, own if given is None else given, self.usual_headers() | fault.headers)
+        return FakeResponse(fault.status, own if given is None else given, self.usual_headers() | fault.headers)
 
-    def _note(self, ask: Ask, answer: Answer | None, fault: str) -> None:
+    def _note(self, request: FakeRequest, answer: FakeResponse | None, fault: str) -> None:
         told = answer.body if answer and not isinstance(answer.body, str) else None
         status, headers = (answer.status, answer.headers) if answer else (0, {})
         self.exchanges.append(
-            Exchange(ask.method, ask.path, ask.query, ask.headers, ask.body, status, told, dict(headers), fault)
+            Exchange(
+                request.method,
+                request.path,
+                request.query,
+                request.headers,
+                request.body,
+                status,
+                told,
+                dict(headers),
+                fault,
+            )
         )
         self.lock.notify_all()
 
-    def _work(self, ask: Ask) -> Answer:
+    def _work(self, request: FakeRequest) -> FakeResponse:
         try:
-            answer = self._route(ask)
+            answer = self._route(request)
         except Refusal as refusal:
-            answer = Answer(refusal.status, self.error(refusal))
+            answer = FakeResponse(refusal.status, self.error(refusal))
         answer.headers = self.usual_headers() | answer.headers
         return answer
 
-    def _route(self, ask: Ask) -> Answer:
-        if not ask.inside:
+    def _route(self, request: FakeRequest) -> FakeResponse:
+        if not request.is_inside:
             raise Refusal(404, "Not Found")
-        token = re.sub(r"(?i)^(bearer|token) +", "", ask.headers.get("authorization", ""))
-        if token not in self.tokens and ask.path not in self.public:
+        token = re.sub(r"(?i)^(bearer|token) +", "", request.headers.get("authorization", ""))
+        if token not in self.tokens and request.path not in self.public:
             raise self.stranger(token)
-        if isinstance(ask.body, Broken):
+        if isinstance(request.body, MalformedBody):
             raise Refusal(400, "Problems parsing JSON")
-        known = replace(ask, login=self.tokens.get(token, ""))
-        if match := REPOSITORY.fullmatch(ask.path):
+        known = replace(request, login=self.tokens.get(token, ""))
+        if match := REPOSITORY.fullmatch(request.path):
             return self._route_below(known, match)
-        function, parts = self.routes.find(ask.method, ask.path)
+        function, parts = self.routes.find(request.method, request.path)
         return function(self, known, *parts)
 
-    def _route_below(self, ask: Ask, match: re.Match[str]) -> Answer:
+    def _route_below(self, request: FakeRequest, match: re.Match[str]) -> FakeResponse:
         owner, name, rest, number, rest_too = match.groups()
         found = (
-            self.repositories.find(int(number)) if number else self.repositories.named(unquote(owner), unquote(name))
+            self.repositories.find_by_id(int(number))
+            if number
+            else self.repositories.find_by_name(unquote(owner), unquote(name))
         )
         if found is None:
             raise Refusal(404, "Not Found")
         if not number and found.name.lower() != unquote(name).lower():
-            return self.moved(ask, found, (rest or "") + (f"?{urlencode(ask.query)}" if ask.query else ""))
-        function, parts = self.repository_routes.find(ask.method, rest or rest_too or "")
-        if ask.method != "GET" and not found.may_push:
+            return self.redirect(
+                request, found, (rest or "") + (f"?{urlencode(request.query)}" if request.query else "")
+            )
+        function, parts = self.repository_routes.find(request.method, rest or rest_too or "")
+        if request.method != "GET" and not found.may_push:
             raise Refusal(403, "Resource not accessible by this token")
-        return function(self, found, ask, *parts)
+        return function(self, found, request, *parts)
 
-    def page(self, ask: Ask, items: list[Any], size: str, shape: Callable[[Any], Any]) -> Answer:
+    def page(self, request: FakeRequest, items: list[Any], size: str, shape: Callable[[Any], Any]) -> FakeResponse:
         """One page of a list, and where its neighbours are."""
-        most, page = min(ask.number(size, 30), self.limit.page), ask.number("page", 1)
+        most, page = min(request.number(size, 30), self.limit.page), request.number("page", 1)
         last = max(1, -(-len(items) // most))
         numbers = {"prev": page - 1, "next": page + 1, "last": last, "first": 1}
         wanted = ("next", "last") * (page < last) + ("prev", "first") * (page > 1)
-        links = [f'<{self._address(ask, numbers[rel])}>; rel="{rel}"' for rel in wanted]
+        links = [f'<{self._address(request, numbers[rel])}>; rel="{rel}"' for rel in wanted]
         headers = {"link": ", ".join(links)} if links else {}
-        return Answer(200, [shape(one) for one in items[(page - 1) * most : page * most]], headers)
+        return FakeResponse(200, [shape(one) for one in items[(page - 1) * most : page * most]], headers)
 
-    def _address(self, ask: Ask, page: int) -> str:
-        return f"{self.api}{ask.path}?{urlencode({**ask.query, 'page': page})}"
+    def _address(self, request: FakeRequest, page: int) -> str:
+        return f"{self.api}{request.path}?{urlencode({**request.query, 'page': page})}"

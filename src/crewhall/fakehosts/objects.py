@@ -1,8 +1,8 @@
 """
 Git's objects as a host keeps them: blobs, trees and commits, each under its real SHA-1.
 
-    flat      {"checks/a.md": Entry("100644", sha)}      all files below a tree, without the folders
-    tree      {"checks": Entry("040000", sha)}           one level, as git stores it
+    flat      {"checks/a.md": FakeTreeEntry("100644", sha)}      all files below a tree, without the folders
+    tree      {"checks": FakeTreeEntry("040000", sha)}           one level, as git stores it
 """
 
 import hashlib
@@ -15,7 +15,7 @@ KINDS = {FOLDER: "tree", "160000": "commit"}  # by mode; all others are blobs
 
 
 @dataclass(frozen=True)
-class Entry:
+class FakeTreeEntry:
     """What a tree says of a name."""
 
     mode: str
@@ -55,7 +55,7 @@ class Objects:
 
     def __init__(self) -> None:
         self.blobs: dict[str, bytes] = {}
-        self.trees: dict[str, dict[str, Entry]] = {}
+        self.trees: dict[str, dict[str, FakeTreeEntry]] = {}
         self.commits: dict[str, Commit] = {}
 
     def put_blob(self, content: bytes) -> str:
@@ -63,20 +63,20 @@ class Objects:
         self.blobs[sha] = content
         return sha
 
-    def put_tree(self, flat: Mapping[str, Entry]) -> str:
+    def put_tree(self, flat: Mapping[str, FakeTreeEntry]) -> str:
         """The tree of these files, and of their folders below it."""
-        level: dict[str, Entry] = {}
-        below: dict[str, dict[str, Entry]] = {}
+        level: dict[str, FakeTreeEntry] = {}
+        below: dict[str, dict[str, FakeTreeEntry]] = {}
         for path, entry in flat.items():
             name, _, rest = path.partition("/")
             if rest:
                 below.setdefault(name, {})[rest] = entry
             else:
                 level[name] = entry
-        level |= {name: Entry(FOLDER, self.put_tree(inner)) for name, inner in below.items()}
+        level |= {name: FakeTreeEntry(FOLDER, self.put_tree(inner)) for name, inner in below.items()}
         return self._put_level(level)
 
-    def _put_level(self, level: dict[str, Entry]) -> str:
+    def _put_level(self, level: dict[str, FakeTreeEntry]) -> str:
         ordered = dict(sorted(level.items(), key=lambda one: (one[0] + "/" * (one[1].mode == FOLDER)).encode()))
         rows = (f"{one.mode.lstrip('0')} {name}\0".encode() + bytes.fromhex(one.sha) for name, one in ordered.items())
         sha = _sha("tree", b"".join(rows))
@@ -90,14 +90,14 @@ class Objects:
         self.commits[sha] = Commit(sha, tree, parents, message, author, committer)
         return sha
 
-    def walk(self, tree: str, above: str = "") -> Iterator[tuple[str, Entry]]:
+    def walk(self, tree: str, above: str = "") -> Iterator[tuple[str, FakeTreeEntry]]:
         """Every path below a tree, a folder before what is in it."""
         for name, entry in self.trees[tree].items():
             yield above + name, entry
             if entry.mode == FOLDER:
                 yield from self.walk(entry.sha, f"{above}{name}/")
 
-    def flat(self, tree: str) -> dict[str, Entry]:
+    def flat(self, tree: str) -> dict[str, FakeTreeEntry]:
         return {path: entry for path, entry in self.walk(tree) if entry.mode != FOLDER}
 
     def history(self, sha: str) -> list[Commit]:

@@ -22,7 +22,7 @@ class Label:
 
 
 @dataclass(frozen=True)
-class Review:
+class ReviewRecord:
     id: int
     user: str
     state: str
@@ -34,7 +34,7 @@ class Review:
 
 
 @dataclass(frozen=True)
-class Check:
+class CheckRecord:
     """A check run of GitHub, or a commit status of either host (its context is the name here)."""
 
     id: int
@@ -47,7 +47,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Change:
+class FileDifference:
     """A file that differs between two trees: status added, modified or removed."""
 
     path: str
@@ -75,8 +75,8 @@ class Issue:
 
 
 @dataclass(kw_only=True)
-class Pull(Issue):
-    differs: Callable[[str, str], list[Change]] = field(repr=False)
+class PullRecord(Issue):
+    differs: Callable[[str, str], list[FileDifference]] = field(repr=False)
     head: str
     base: str
     head_sha: str
@@ -84,9 +84,9 @@ class Pull(Issue):
     merged: bool = False
     draft: bool = False
     mergeable: bool | None = True  # None at GitHub: not known yet
-    reviews: list[Review] = field(default_factory=list)
+    reviews: list[ReviewRecord] = field(default_factory=list)
 
     @property
-    def files(self) -> list[Change]:
+    def files(self) -> list[FileDifference]:
         """What it changes, by path."""
         return self.differs(self.base_sha, self.head_sha)

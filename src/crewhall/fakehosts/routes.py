@@ -5,10 +5,12 @@ from collections.abc import Callable
 from urllib.parse import unquote
 
 from crewhall.fakehosts.records import Refusal
-from crewhall.fakehosts.server import Answer
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.server import FakeResponse
+from crewhall.fakehosts.state import FakeRepository
 
-Route = Callable[..., Answer]  # of the host, the repository where it is below one, the request, and parts of the path
+Route = Callable[
+    ..., FakeResponse
+]  # of the host, the repository where it is below one, the request, and parts of the path
 
 
 class Routes:
@@ -35,27 +37,27 @@ class Routes:
         raise Refusal(404, "Not Found")
 
 
-class Repositories(dict[tuple[str, str], Repository]):
+class FakeRepositories(dict[tuple[str, str], FakeRepository]):
     """By owner and name, in any case of letters; an old name leads to the repository too."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._old: dict[tuple[str, str], Repository] = {}
+        self._old: dict[tuple[str, str], FakeRepository] = {}
 
-    def __getitem__(self, key: tuple[str, str]) -> Repository:
+    def __getitem__(self, key: tuple[str, str]) -> FakeRepository:
         return super().__getitem__(_small(key))
 
-    def __setitem__(self, key: tuple[str, str], repository: Repository) -> None:
+    def __setitem__(self, key: tuple[str, str], repository: FakeRepository) -> None:
         super().__setitem__(_small(key), repository)
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, tuple) and super().__contains__(_small(key))
 
-    def named(self, owner: str, name: str) -> Repository | None:
+    def find_by_name(self, owner: str, name: str) -> FakeRepository | None:
         key = _small((owner, name))
         return self.get(key) or self._old.get(key)
 
-    def find(self, number: int) -> Repository | None:
+    def find_by_id(self, number: int) -> FakeRepository | None:
         return next((one for one in self.values() if one.id == number), None)
 
     def rename(self, owner: str, name: str, new_name: str) -> None:

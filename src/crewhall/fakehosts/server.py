@@ -17,7 +17,7 @@ from crewhall.fakehosts.records import Refusal
 
 
 @dataclass(frozen=True)
-class Ask:
+class FakeRequest:
     """A request as a route sees it; `login` is whose token it came with."""
 
     method: str
@@ -25,20 +25,20 @@ class Ask:
     query: dict[str, str]
     headers: dict[str, str]  # names in small letters
     body: Any
-    inside: bool = True  # below the prefix
+    is_inside: bool = True  # below the prefix
     login: str = ""
 
     @property
-    def given(self) -> dict[str, Any]:
-        """The body's properties; none when it is no object."""
+    def fields(self) -> dict[str, Any]:
+        """The fields of the body; empty when the body is no object."""
         return self.body if isinstance(self.body, dict) else {}
 
     def need(self, *names: str) -> list[Any]:
         """These properties of the body. Raises Refusal when one is not there."""
         for name in names:
-            if self.given.get(name) in (None, ""):
+            if self.fields.get(name) in (None, ""):
                 raise Refusal(422, f'Invalid request: "{name}" was not supplied.')
-        return [self.given[name] for name in names]
+        return [self.fields[name] for name in names]
 
     def number(self, name: str, default: int) -> int:
         """A number of the query; what is none, or below one, is the default."""
@@ -47,21 +47,21 @@ class Ask:
 
 
 @dataclass
-class Answer:
+class FakeResponse:
     status: int
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
 
 
-class Broken(str):
+class MalformedBody(str):
     """A body that is no JSON."""
 
 
-class Server(ThreadingMixIn, TCPServer):
+class FakeHostServer(ThreadingMixIn, TCPServer):
     allow_reuse_address = True
     request_queue_size = 128
 
-    def __init__(self, prefix: str, reply: Callable[[Ask], tuple[Answer | None, float]]) -> None:
+    def __init__(self, prefix: str, reply: Callable[[FakeRequest], tuple[FakeResponse | None, float]]) -> None:
         self.prefix, self.reply, self.closing = prefix, reply, threading.Event()
         self._open: set[socket.socket] = set()
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -102,7 +102,7 @@ class Server(ThreadingMixIn, TCPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    server: Server
+    server: FakeHostServer
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -112,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
             super().handle()
 
     def _any(self) -> None:
-        answer, seconds = self.server.reply(self._ask())
+        answer, seconds = self.server.reply(self._read_request())
         if answer is None or (seconds and self.server.closing.wait(seconds)):
             self.close_connection = True
             return
@@ -120,7 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _any
 
-    def _ask(self) -> Ask:
+    def _read_request(self) -> FakeRequest:
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
         parts = urlsplit(self.path)
         body: Any = None
@@ -128,13 +128,13 @@ class _Handler(BaseHTTPRequestHandler):
             try:
                 body = json.loads(raw)
             except ValueError:
-                body = Broken()
+                body = MalformedBody()
         headers = {name.lower(): value for name, value in self.headers.items()}
         path = parts.path.removeprefix(self.server.prefix)
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        return Ask(self.command, path, query, headers, body, inside=path != parts.path)
+        return FakeRequest(self.command, path, query, headers, body, is_inside=path != parts.path)
 
-    def _send(self, answer: Answer) -> None:
+    def _send(self, answer: FakeResponse) -> None:
         is_text = isinstance(answer.body, str)
         raw = answer.body.encode() if is_text else b"" if answer.body is None else json.dumps(answer.body).encode()
         headers = {"content-type": "text/html" if is_text else "application/json; charset=utf-8"} | answer.headers

@@ -12,14 +12,14 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from crewhall.fakehosts.objects import FILE, Commit, Entry, Objects, Person
-from crewhall.fakehosts.records import Change, Check, Issue, Label, Pull, Refusal, Review
+from crewhall.fakehosts.objects import FILE, Commit, FakeTreeEntry, Objects, Person
+from crewhall.fakehosts.records import CheckRecord, FileDifference, Issue, Label, PullRecord, Refusal, ReviewRecord
 
 T = TypeVar("T")
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-class Repository:
+class FakeRepository:
     """A repository and all that is asked about it. Its lock is the host's."""
 
     def __init__(self, number: int, owner: str, name: str, default: str, lock: AbstractContextManager[Any]) -> None:
@@ -28,10 +28,10 @@ class Repository:
         self.objects = Objects()
         self.branches: dict[str, str] = {}
         self.issues: dict[int, Issue] = {}
-        self.pulls: dict[int, Pull] = {}
+        self.pulls: dict[int, PullRecord] = {}
         self.label_list: list[Label] = []
-        self.statuses: dict[str, list[Check]] = {}
-        self.checks: dict[str, list[Check]] = {}
+        self.statuses: dict[str, list[CheckRecord]] = {}
+        self.checks: dict[str, list[CheckRecord]] = {}
         self._ids, self._numbers, self._seconds = itertools.count(1), itertools.count(1), itertools.count()
 
     # What tests read and fill in
@@ -51,7 +51,7 @@ class Repository:
     def mode(self, branch: str, path: str) -> str:
         return self.entries(branch)[path].mode
 
-    def entries(self, branch: str) -> dict[str, Entry]:
+    def entries(self, branch: str) -> dict[str, FakeTreeEntry]:
         return self.objects.flat(self.commits[self.branches[branch]].tree)
 
     def log(self, branch: str) -> list[Commit]:
@@ -69,7 +69,9 @@ class Repository:
                 if content is None:
                     del flat[path]
                 else:
-                    flat[path] = Entry(flat[path].mode if path in flat else FILE, self.objects.put_blob(content))
+                    flat[path] = FakeTreeEntry(
+                        flat[path].mode if path in flat else FILE, self.objects.put_blob(content)
+                    )
             sha = self.put_commit(flat, (above,) if above else (), message)
             self.set_branch(branch, sha)
             return sha
@@ -88,7 +90,7 @@ class Repository:
         draft: bool = False,
         mergeable: bool | None = True,
         files: Mapping[str, bytes | None] | None = None,
-    ) -> Pull:
+    ) -> PullRecord:
         """A pull; `files` are first committed to its head. An open one's head branch is made when it is not there."""
         with self.lock:
             if files is not None:
@@ -97,7 +99,7 @@ class Repository:
             head_sha = self.branches.get(head, base_sha)
             if state == "open":
                 self.branches.setdefault(head, head_sha)
-            pull = Pull(
+            pull = PullRecord(
                 *(next(self._numbers), title, body, author, state, now, now, None if state == "open" else now),
                 labelled=[self.label(name) for name in labels],
                 differs=self.changes,
@@ -120,24 +122,26 @@ class Repository:
             self.issues[issue.number] = issue
             return issue
 
-    def add_review(self, number: int, *, user: str, state: str, body: str = "", **more: bool) -> Review:
+    def add_review(self, number: int, *, user: str, state: str, body: str = "", **more: bool) -> ReviewRecord:
         """A review in the words of the host: APPROVED, and CHANGES_REQUESTED at GitHub, REQUEST_CHANGES at Gitea."""
         with self.lock:
             pull = self.pulls[number]
-            review = Review(next(self._ids), user, state, body, pull.head_sha, self.now(), **more)
+            review = ReviewRecord(next(self._ids), user, state, body, pull.head_sha, self.now(), **more)
             pull.reviews.append(review)
             return review
 
-    def add_status(self, sha: str, *, context: str, state: str, description: str = "", url: str = "") -> Check:
+    def add_status(self, sha: str, *, context: str, state: str, description: str = "", url: str = "") -> CheckRecord:
         with self.lock:
-            status = Check(next(self._ids), context, state, None, description, url, self.now())
+            status = CheckRecord(next(self._ids), context, state, None, description, url, self.now())
             self.statuses.setdefault(sha, []).append(status)
             return status
 
-    def add_check(self, sha: str, *, name: str, status: str, conclusion: str | None = None, url: str = "") -> Check:
+    def add_check(
+        self, sha: str, *, name: str, status: str, conclusion: str | None = None, url: str = ""
+    ) -> CheckRecord:
         """A check run (GitHub alone has them)."""
         with self.lock:
-            check = Check(next(self._ids), name, status, conclusion, "", url, self.now())
+            check = CheckRecord(next(self._ids), name, status, conclusion, "", url, self.now())
             self.checks.setdefault(sha, []).append(check)
             return check
 
@@ -166,11 +170,11 @@ class Repository:
         found = {**self.issues, **self.pulls}.get(int(number)) if number.isdecimal() else None
         return _there(found)
 
-    def pull(self, number: str) -> Pull:
+    def pull(self, number: str) -> PullRecord:
         return _there(self.pulls.get(int(number)) if number.isdecimal() else None)
 
     def put_commit(
-        self, flat: Mapping[str, Entry] | str, parents: tuple[str, ...], message: str, by: Person | None = None
+        self, flat: Mapping[str, FakeTreeEntry] | str, parents: tuple[str, ...], message: str, by: Person | None = None
     ) -> str:
         """A commit of these files, or of a tree; by the host itself when nobody is named."""
         tree = flat if isinstance(flat, str) else self.objects.put_tree(flat)
@@ -203,7 +207,7 @@ class Repository:
         for pull in self.open_pulls(name):
             self.set_state(pull, "closed")
 
-    def open_pulls(self, head: str, base: str | None = None) -> Iterator[Pull]:
+    def open_pulls(self, head: str, base: str | None = None) -> Iterator[PullRecord]:
         open_ones = (one for one in self.pulls.values() if one.state == "open" and one.head == head)
         return (one for one in open_ones if base in (None, one.base))
 
@@ -220,17 +224,17 @@ class Repository:
         known = {one.sha for one in self.objects.history(base)}
         return next((one.sha for one in self.objects.history(head) if one.sha in known), base)
 
-    def changes(self, base: str, head: str) -> list[Change]:
+    def changes(self, base: str, head: str) -> list[FileDifference]:
         old, new = (self.objects.flat(self.commits[sha].tree) for sha in (base, head))
         paths = sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
         return [self._change(path, old.get(path), new.get(path)) for path in paths]
 
-    def _change(self, path: str, old: Entry | None, new: Entry | None) -> Change:
+    def _change(self, path: str, old: FakeTreeEntry | None, new: FakeTreeEntry | None) -> FileDifference:
         status = "added" if old is None else "removed" if new is None else "modified"
         gone, come = (Counter(self.objects.blobs[one.sha].split(b"\n") if one else []) for one in (old, new))
         entry = new or old
         assert entry is not None
-        return Change(path, status, entry.sha, (come - gone).total(), (gone - come).total())
+        return FileDifference(path, status, entry.sha, (come - gone).total(), (gone - come).total())
 
 
 def _there(found: T | None) -> T:

@@ -18,8 +18,8 @@ CHUNK = 65_536
 LINE = 400  # bytes at the end, in which the last line is looked for
 
 
-class Kept:
-    """What one pipe said: all of it, or its head and its tail, half of `most` bytes each."""
+class BoundedOutput:
+    """The output of one pipe: all of it, or its head and its tail, half of `most` bytes each."""
 
     def __init__(self, most: int) -> None:
         self.total = 0
@@ -55,12 +55,12 @@ class Kept:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-class Talk:
+class ChildPipes:
     """A child and its pipes: what is still to be written, and what was read."""
 
     def __init__(self, child: subprocess.Popen[bytes], stdin: bytes, most: int) -> None:
         self.child = child
-        self.out, self.err = Kept(most), Kept(most)
+        self.out, self.err = BoundedOutput(most), BoundedOutput(most)
         self._rest = memoryview(stdin)
         self._open = selectors.DefaultSelector()
         for pipe, kept in ((child.stdout, self.out), (child.stderr, self.err)):
@@ -93,7 +93,7 @@ class Talk:
             key.data()
         return True
 
-    def _read(self, pipe: IO[bytes], kept: Kept) -> None:
+    def _read(self, pipe: IO[bytes], kept: BoundedOutput) -> None:
         piece = os.read(pipe.fileno(), CHUNK)
         if piece:
             kept.add(piece)

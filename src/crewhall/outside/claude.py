@@ -2,7 +2,7 @@
 The Claude CLI, asked once and headless: a prompt on its standard input, one JSON object on its standard output.
 
     version(cli, cwd, stop) -> "2.1.325 (Claude Code)"
-    ask(cli, prompt, cwd=…, seconds=…, stop=…) -> Said(text, problem, is_late, usage, seconds)
+    ask(cli, prompt, cwd=…, seconds=…, stop=…) -> ClaudeReply(text, problem, is_late, usage, seconds)
 
 What the working tree brings along says and runs nothing:
 
@@ -29,8 +29,9 @@ from typing import Any
 from crewhall.config import SECRET as SECRET_VARIABLE
 from crewhall.config import for_others
 from crewhall.errors import InvalidState, Unavailable
-from crewhall.outside.run import Ended, Stop, run_long
+from crewhall.outside.run import Ended, run_long
 from crewhall.outside.strict_json import strict_json
+from crewhall.stop import Stop
 
 READ_ONLY = ("Read", "Grep", "Glob")
 SECRET = (  # by name; `project.allow` does not count here
@@ -79,8 +80,8 @@ class Cli:
     schema: str = ""  # of the answer: it is then given by a call of its own, and not in prose
 
     @property
-    def words(self) -> list[str]:
-        """The command that asks once; what it is asked comes by its standard input."""
+    def argv(self) -> list[str]:
+        """The command line of one run; the prompt comes over standard input."""
         form = ["--print", "--output-format", "json", "--no-session-persistence", "--system-prompt", SYSTEM]
         alone = ["--setting-sources", "", "--strict-mcp-config", "--disable-slash-commands"]
         model = ["--model", self.model] if self.model else []
@@ -104,8 +105,8 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class Said:
-    """What came of asking: a text, or the problem why there is none; `is_late` when its time was over."""
+class ClaudeReply:
+    """The result of one run: a text, or the problem why there is none; `is_late` when it ran out of time."""
 
     text: str | None
     problem: str | None = None
@@ -137,12 +138,12 @@ def version(cli: Cli, cwd: str, stop: Stop) -> str:
     return line[:100]
 
 
-def ask(cli: Cli, prompt: str, *, cwd: str, seconds: float, stop: Stop) -> Said:
+def ask(cli: Cli, prompt: str, *, cwd: str, seconds: float, stop: Stop) -> ClaudeReply:
     """Ask, and wait for the answer. No process of it is left when this returns or raises.
 
     Raises Unavailable when there is no such CLI, and what `stop` raises.
     """
-    return heard(_run(cli, cli.words, prompt.encode("utf-8", "replace"), cwd, seconds, stop))
+    return reply_of(_run(cli, cli.argv, prompt.encode("utf-8", "replace"), cwd, seconds, stop))
 
 
 def manner(cli: Cli, environ: Mapping[str, str] = os.environ) -> list[str]:
@@ -153,7 +154,7 @@ def manner(cli: Cli, environ: Mapping[str, str] = os.environ) -> list[str]:
     except OSError as error:  # it is being replaced
         raise Unavailable(f"{path} can't be looked at: {error.strerror}", hint="Ask again in a moment.") from None
     chosen = [f"{name}={environ[name]}" for name in sorted(environ) if MODEL.fullmatch(name)]
-    return [*cli.words, path, str(told.st_size), str(told.st_mtime_ns), *chosen]
+    return [*cli.argv, path, str(told.st_size), str(told.st_mtime_ns), *chosen]
 
 
 def _run(cli: Cli, words: list[str], stdin: bytes, cwd: str, seconds: float, stop: Stop) -> Ended:
@@ -163,11 +164,11 @@ def _run(cli: Cli, words: list[str], stdin: bytes, cwd: str, seconds: float, sto
     env = surroundings(os.environ) | cli.variables
     limited = partial(run_long, seconds=seconds, most_bytes=MOST_BYTES, grace=GRACE, called=cli.command[0])
     ended = limited([*front, program(cli), *words[1:]], cwd=cwd, env=env, stdin=stdin, stop=stop)
-    return replace(ended, out=_hidden(ended.out, env), err=_hidden(ended.err, env))
+    return replace(ended, out=_hide_secrets(ended.out, env), err=_hide_secrets(ended.err, env))
 
 
-def _hidden(said: bytes, env: Mapping[str, str]) -> bytes:
-    """What it said, without the very words by which it logs in."""
+def _hide_secrets(said: bytes, env: Mapping[str, str]) -> bytes:
+    """Replace the secrets by which the CLI logs in, wherever its output shows them."""
     for name, value in env.items():
         if SECRET_VARIABLE.search(name) and len(value) >= LEAST_SECRET:
             for form in (value, json.dumps(value)[1:-1]):
@@ -192,22 +193,22 @@ def surroundings(environ: Mapping[str, str]) -> dict[str, str]:
     return others | own | {"PATH": _absolute(environ.get("PATH", os.defpath))}
 
 
-def heard(ended: Ended) -> Said:
-    """What a run that has ended said: its text counts only if it ended well, in time, and tells of no error."""
+def reply_of(ended: Ended) -> ClaudeReply:
+    """The reply in a run's output: its text counts only if the run exited with 0, in time and without an error."""
     told = _result(ended)
     usage, seconds = _usage(told), ended.seconds
     if ended.is_late:
-        return Said(None, None, is_late=True, usage=usage, seconds=seconds)
+        return ClaudeReply(None, None, is_late=True, usage=usage, seconds=seconds)
     is_well = told.get("is_error", False) is False and told.get("subtype", "success") == "success"
     if ended.code or (told and not is_well):
-        return Said(None, _problem(ended, told), usage=usage, seconds=seconds)
+        return ClaudeReply(None, _problem(ended, told), usage=usage, seconds=seconds)
     structured, text = told.get("structured_output"), told.get("result")
     if isinstance(structured, dict):
         text = json.dumps(structured, ensure_ascii=False)
     if not isinstance(text, str):
         problem = "the CLI's JSON has no text" if told else f"the CLI said {_size(ended)} that are not its JSON"
-        return Said(None, problem, usage=usage, seconds=seconds, is_garbage=True)
-    return Said(text, usage=usage, seconds=seconds)
+        return ClaudeReply(None, problem, usage=usage, seconds=seconds, is_garbage=True)
+    return ClaudeReply(text, usage=usage, seconds=seconds)
 
 
 def _result(ended: Ended) -> dict[str, Any]:

@@ -63,12 +63,13 @@ def _rest(path: str) -> OSError | None:
 
 def _open_up(top: str) -> None:
     """Let the owner write in all directories of a tree, as far as that can be done."""
-    for where, names, _ in os.walk(_opened(top)):
+    for where, names, _ in os.walk(_make_writable(top)):
         for name in names:
-            _opened(os.path.join(where, name))
+            _make_writable(os.path.join(where, name))
 
 
-def _opened(path: str) -> str:
+def _make_writable(path: str) -> str:
+    """Let the owner read, write and enter a directory, if that is possible; returns the path."""
     with contextlib.suppress(OSError):
         mode = os.lstat(path).st_mode
         if stat.S_ISDIR(mode):

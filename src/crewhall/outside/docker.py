@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from crewhall.config import for_others
 from crewhall.errors import Unavailable
-from crewhall.outside.run import Ended, Stop, run
+from crewhall.outside.run import Ended, run
+from crewhall.stop import Stop
 
 SECONDS = 3.0
 MOST_BYTES = 200_000

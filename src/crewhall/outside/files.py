@@ -1,7 +1,7 @@
 """
 The one sandbox: files and directories below a root, and nothing else, whoever changes what meanwhile.
 
-    with opened(root) as top:
+    with open_root(root) as top:
         with top.file("src/a.py") as found: …       Found(descriptor, path, stat); a regular file, open for reading
         with top.directory("src") as found: …       the same of a directory, to list it or to write below it
     pieces(found) -> Iterator[bytes]
@@ -76,8 +76,8 @@ class Top:
 
 
 @contextlib.contextmanager
-def opened(root: str) -> Iterator[Top]:
-    """A root, by its absolute path. Raises InvalidState when there is no directory, or a link by now."""
+def open_root(root: str) -> Iterator[Top]:
+    """Open a root by its absolute path. Raises InvalidState when the path is missing, a file or a link."""
     try:
         descriptor = os.open(root, PASS)
     except OSError as error:

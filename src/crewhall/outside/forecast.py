@@ -1,8 +1,8 @@
 """
 A forecast: which pieces of unfinished work would conflict if they were merged now. Nothing is changed or left behind.
 
-    forecast(repo, places: Sequence[Place(name, path, branch)], pairs=None, base=None)
-        -> Forecast(conflicts, against_base, unreadable, compared)       Pair(a, b, files, total, note)
+    forecast(repo, places: Sequence[MergeCandidate(name, path, branch)], pairs=None, base=None)
+        -> MergeForecast(conflicts, against_base, unreadable, compared)       Pair(a, b, files, total, note)
 
 Each place counts with its uncommitted work. All that git writes on the way goes to a temporary object directory.
 """
@@ -15,7 +15,7 @@ from itertools import combinations, islice
 
 from crewhall.errors import Failure, NotFound
 from crewhall.outside.disk import scratch
-from crewhall.outside.git import Repository, refusal, refuse_old_git
+from crewhall.outside.git import GitRepository, refusal, refuse_old_git
 from crewhall.outside.saving import snapshot
 
 SINCE_MERGE_TREE = (2, 39)  # from which on it reads many pairs
@@ -26,8 +26,8 @@ Commits = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Place:
-    """A piece of work: a worktree, or a branch alone when `path` is gone; when it is None, also a tag or a commit."""
+class MergeCandidate:
+    """Unfinished work: a worktree, or only its branch when `path` is gone. With `path` None, also a tag or a commit."""
 
     name: str
     path: str | None
@@ -46,7 +46,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class MergeForecast:
     """The conflicts between places and with the base; the places that could not be read, each with the reason."""
 
     conflicts: tuple[Pair, ...]
@@ -65,11 +65,11 @@ class _Outcome:
 
 
 def forecast(
-    repo: Repository,
-    places: Sequence[Place],
+    repo: GitRepository,
+    places: Sequence[MergeCandidate],
     pairs: Iterable[tuple[str, str]] | None = None,
     base: str | None = None,
-) -> Forecast:
+) -> MergeForecast:
     """Merge places two by two, all of them or the named `pairs`, and each with `base` if given, and see what conflicts.
 
     Raises Unavailable when git is older than 2.39 or no temporary directory can be made, NotFound for an unknown base.
@@ -88,10 +88,10 @@ def forecast(
         outcomes = iter(_outcomes(repo, commits, env))
     conflicts = [_pair(a, b, outcome) for (a, b), outcome in zip(chosen, islice(outcomes, len(chosen)), strict=True)]
     against = [_pair(name, base or "", outcome) for name, outcome in zip(states, outcomes, strict=False)]
-    return Forecast(_found(conflicts), _found(against), tuple(unreadable), len(commits))
+    return MergeForecast(_only_conflicts(conflicts), _only_conflicts(against), tuple(unreadable), len(commits))
 
 
-def _found(pairs: Iterable[Pair | None]) -> tuple[Pair, ...]:
+def _only_conflicts(pairs: Iterable[Pair | None]) -> tuple[Pair, ...]:
     return tuple(pair for pair in pairs if pair is not None)
 
 
@@ -102,18 +102,18 @@ def _pair(a: str, b: str, outcome: _Outcome) -> Pair | None:
     return Pair(a, b, files, len(outcome.files), outcome.note)
 
 
-def _objects_in(repo: Repository, objects: str) -> dict[str, str]:
+def _objects_in(repo: GitRepository, objects: str) -> dict[str, str]:
     """The variables that send new objects to a directory, and let git find the old ones."""
     old = os.path.join(repo.git_dir, "objects").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return {"GIT_OBJECT_DIRECTORY": objects, "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{old}"'}
 
 
 def _states(
-    repo: Repository, places: Sequence[Place], env: Mapping[str, str]
+    repo: GitRepository, places: Sequence[MergeCandidate], env: Mapping[str, str]
 ) -> tuple[dict[str, str], list[tuple[str, str]]]:
     """A commit for each place that can be read, and why the others can't."""
 
-    def state(place: Place) -> str | Failure:
+    def state(place: MergeCandidate) -> str | Failure:
         try:
             return _state(repo, place, env)
         except Failure as failure:
@@ -127,7 +127,7 @@ def _states(
     return states, [(name, why.message) for name, why in found.items() if isinstance(why, Failure)]
 
 
-def _state(repo: Repository, place: Place, env: Mapping[str, str]) -> str:
+def _state(repo: GitRepository, place: MergeCandidate, env: Mapping[str, str]) -> str:
     commit = None
     if place.path is not None and os.path.isdir(place.path):
         commit = snapshot(repo, os.path.realpath(place.path), "A forecast", env).commit
@@ -140,7 +140,7 @@ def _state(repo: Repository, place: Place, env: Mapping[str, str]) -> str:
     return commit
 
 
-def _outcomes(repo: Repository, pairs: Sequence[Commits], env: Mapping[str, str]) -> list[_Outcome]:
+def _outcomes(repo: GitRepository, pairs: Sequence[Commits], env: Mapping[str, str]) -> list[_Outcome]:
     """How each merge ends. Only when git finds two without a common history are all pairs asked for theirs."""
     unique = list(dict.fromkeys(pairs))
     found = _in_batches(repo, unique, env)
@@ -152,14 +152,16 @@ def _outcomes(repo: Repository, pairs: Sequence[Commits], env: Mapping[str, str]
     return [found.get(pair, _Outcome(False, note=UNRELATED)) for pair in pairs]
 
 
-def _have_common(repo: Repository, pair: Commits, env: Mapping[str, str]) -> bool:
+def _have_common(repo: GitRepository, pair: Commits, env: Mapping[str, str]) -> bool:
     ended = repo.git("merge-base", *pair, env=env)
     if ended.code not in (0, 1):
         raise refusal(ended, "compare two histories")
     return ended.code == 0
 
 
-def _in_batches(repo: Repository, pairs: Sequence[Commits], env: Mapping[str, str]) -> dict[Commits, _Outcome] | None:
+def _in_batches(
+    repo: GitRepository, pairs: Sequence[Commits], env: Mapping[str, str]
+) -> dict[Commits, _Outcome] | None:
     """The merges, shared among a few processes; None when one has no common history."""
     size = max(1, -(-len(pairs) // WORKERS))
     batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
@@ -172,20 +174,20 @@ def _in_batches(repo: Repository, pairs: Sequence[Commits], env: Mapping[str, st
     return found
 
 
-def _batch(repo: Repository, pairs: Sequence[Commits], env: Mapping[str, str]) -> dict[Commits, _Outcome] | None:
+def _batch(repo: GitRepository, pairs: Sequence[Commits], env: Mapping[str, str]) -> dict[Commits, _Outcome] | None:
     lines = "".join(f"{a} {b}\n" for a, b in pairs)
     words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", "--stdin")
     ended = repo.git(*words, env=env, stdin=lines.encode())
     if ended.code != 0 and b"unrelated histories" in ended.err:
         return None
-    outcomes = list(_parsed(ended.out))
+    outcomes = list(_parse_outcomes(ended.out))
     if ended.code != 0 or len(outcomes) != len(pairs):
         raise refusal(ended, "merge on trial")
     return dict(zip(pairs, outcomes, strict=True))
 
 
-def _parsed(out: bytes) -> Iterator[_Outcome]:
-    """Each answer is `1` for clean or `0`, a tree, the files in conflict, and an empty field."""
+def _parse_outcomes(out: bytes) -> Iterator[_Outcome]:
+    """Parse merge-tree: for each pair `1` (clean) or `0`, a tree, the conflicting files, an empty field."""
     fields = iter(out.split(b"\0"))
     for is_clean in fields:
         if not is_clean:

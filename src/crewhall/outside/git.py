@@ -1,7 +1,7 @@
 """
 A git repository, asked and changed by the git command.
 
-    opened(path, stop=None, seconds=300) -> Repository(root, git_dir, stop, seconds)
+    open_repository(path, stop=None, seconds=300) -> GitRepository(root, git_dir, stop, seconds)
         .current_branch() -> str            .commit_of(rev) -> str | None       .branch_exists(name) -> bool
         .refuse_bad_branch(name) -> None    .git(*words, …) -> Ended            .text(*words, …) -> str
     version() -> (2, 39)                    lock(repo)                          a `with` block alone in the repository
@@ -22,7 +22,8 @@ from functools import cache
 
 from crewhall.errors import Failure, InvalidInput, InvalidState, LimitExceeded, TimedOut, Unavailable
 from crewhall.outside.hostile_repository import refuse_planted
-from crewhall.outside.run import Ended, Stop, run
+from crewhall.outside.run import Ended, run
+from crewhall.stop import Stop
 
 LEAST_GIT = (2, 31)  # from which on it lists locks of worktrees, without which a half-made one looks like any other
 MOST_BYTES = 64_000_000  # of one answer of git
@@ -99,7 +100,7 @@ def _version_in(path: str) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Repository:
+class GitRepository:
     """A repository: its main worktree (of a bare one, the git directory), and what all its worktrees have in common.
 
     Every method raises what `stop` raises, and TimedOut when one git command takes longer than `seconds`.
@@ -162,8 +163,8 @@ class Repository:
             )
 
 
-def opened(path: str, stop: Stop | None = None, seconds: float = 300.0) -> Repository:
-    """The repository that a directory lies in, whichever of its worktrees that is.
+def open_repository(path: str, stop: Stop | None = None, seconds: float = 300.0) -> GitRepository:
+    """Open the repository that a directory lies in, from any of its worktrees.
 
     Raises InvalidState when there is none, when it has no commit yet, or when it is a bare one among the files of
     another; NotFound when there is no such directory; InvalidInput when its path is not text; Unavailable for an old
@@ -176,7 +177,7 @@ def opened(path: str, stop: Stop | None = None, seconds: float = 300.0) -> Repos
     own = common if _is_in(git_dir, common) else git_dir
     if _is_in(os.path.realpath(path), git_dir):  # no `.git` led here
         refuse_planted(own)
-    repo = Repository(common, common, stop, seconds)
+    repo = GitRepository(common, common, stop, seconds)
     if git_dir != common:
         root = _main_root(repo)
     elif is_inside == "true":
@@ -204,7 +205,7 @@ def _real_text(name: str, what: str) -> str:
     return name
 
 
-def _main_root(repo: Repository) -> str:
+def _main_root(repo: GitRepository) -> str:
     """The main worktree, seen from a linked one: git notes it only where it is not around the git directory."""
     elsewhere = repo.git("config", "--get", "core.worktree").out
     if elsewhere:
@@ -230,7 +231,7 @@ def _rev_parse(path: str, questions: Sequence[str], stop: Stop | None) -> str:
 
 
 @contextlib.contextmanager
-def lock(repo: Repository, seconds: float = LOCK_SECONDS) -> Iterator[Repository]:
+def lock(repo: GitRepository, seconds: float = LOCK_SECONDS) -> Iterator[GitRepository]:
     """Be alone in a repository, among all threads and processes that ask here; gives the repository to use inside.
 
     The lock is on the git directory itself, so it leaves no file behind. Git processes started inside hold it as well:
@@ -244,7 +245,7 @@ def lock(repo: Repository, seconds: float = LOCK_SECONDS) -> Iterator[Repository
         os.close(handle)
 
 
-def _wait_for_lock(handle: int, repo: Repository, deadline: float) -> None:
+def _wait_for_lock(handle: int, repo: GitRepository, deadline: float) -> None:
     while True:
         try:
             return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

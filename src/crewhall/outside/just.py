@@ -22,15 +22,16 @@ from typing import Any
 
 from crewhall.config import for_others
 from crewhall.errors import Failure, InvalidState, LimitExceeded, Unavailable
-from crewhall.outside.files import opened, pieces
+from crewhall.outside.files import open_root, pieces
 from crewhall.outside.justfiles import Check, justfiles
-from crewhall.outside.run import Ended, Heard, Stop, run, run_long
+from crewhall.outside.run import Ended, Heard, run, run_long
+from crewhall.stop import Stop
 
 LIST_SECONDS = 20.0
 LIST_BYTES = 8_000_000
-WORDS = 500  # letters of what just says against a justfile
+PROBLEM_CHARACTERS = 500  # of just's message about a broken justfile
 PLACE = re.compile(r"^ *——▶ (.+):\d+:\d+$", re.MULTILINE)
-UNTOLD = "a file that it imports can't be read"
+UNREADABLE_IMPORT = "a file that it imports can't be read"
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,11 @@ def recipes(root: str, check: Check, stop: Stop | None = None) -> list[Recipe]:
 
     Raises Unavailable without just, what `justfiles` raises, and InvalidState with just's words for one that is wrong.
     """
-    asking = _Asking(root, check, stop)
-    dump = json.loads(asking.told("--dump", "--dump-format", "json"))
+    just = _Just(root, check, stop)
+    dump = json.loads(just.query("--dump", "--dump-format", "json"))
     listed = {name for name, told in dump["recipes"].items() if not told["private"]}
     if dump.get("modules"):  # the dump does not tell which of them are private
-        listed = set(asking.told("--summary").split())
+        listed = set(just.query("--summary").split())
     return sorted(_in_module(dump, "", listed), key=lambda recipe: recipe.name)
 
 
@@ -88,14 +89,15 @@ def program() -> str:
     return os.path.abspath(found)  # the child is in another directory
 
 
-class _Asking:
-    """Questions to just about a justfile, nothing of which is run."""
+class _Just:
+    """Queries just about a justfile; no recipe runs."""
 
     def __init__(self, root: str, check: Check, stop: Stop | None) -> None:
         self._root, self._check, self._stop = root, check, stop
         self._justfile = justfiles(root, check)[0]
 
-    def told(self, *options: str) -> str:
+    def query(self, *options: str) -> str:
+        """Run just with these options and return its output. Raises LimitExceeded, InvalidState with the problem."""
         words = _words(self._root, self._justfile, *options)
         limits: dict[str, Any] = {"seconds": LIST_SECONDS, "most_bytes": LIST_BYTES, "stop": self._stop}
         ended = run(words, cwd=self._root, env=_environment(), **limits)
@@ -104,22 +106,22 @@ class _Asking:
                 f"{self._justfile} has too many recipes", hint=f"just lists more than {LIST_BYTES} bytes of them."
             )
         if ended.code != 0:
-            said = self._said(ended.err.decode("utf-8", "replace"))
+            said = self._problem(ended.err.decode("utf-8", "replace"))
             raise InvalidState(f"just can't read {self._justfile}: {said}", hint="Mend the justfile, then try again.")
         return ended.out.decode("utf-8", "replace")
 
-    def _said(self, words: str) -> str:
-        """What is wrong and where, if that is a file that may be shown; never the lines that just shows of it."""
+    def _problem(self, words: str) -> str:
+        """The problem and its line, if `check` allows the file; never the lines of the file that just quotes."""
         place = PLACE.search(words)
         if place is None:
-            return UNTOLD
+            return UNREADABLE_IMPORT
         path = os.path.join(os.path.dirname(self._justfile), place[1])
         try:
-            with opened(self._root) as top, top.file(path) as found:
+            with open_root(self._root) as top, top.file(path) as found:
                 self._check(found.path, b"".join(pieces(found)))
         except Failure:
-            return UNTOLD
-        return " ".join(words[: place.end()].split())[:WORDS]
+            return UNREADABLE_IMPORT
+        return " ".join(words[: place.end()].split())[:PROBLEM_CHARACTERS]
 
 
 def _words(root: str, justfile: str, *more: str) -> list[str]:

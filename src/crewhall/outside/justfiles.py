@@ -16,17 +16,17 @@ import re
 from collections.abc import Callable, Iterator
 
 from crewhall.errors import InvalidState, LimitExceeded, NotFound, PathOutsideRoot
-from crewhall.outside.files import Top, opened
+from crewhall.outside.files import Top, open_root
 
 Check = Callable[[str, bytes], object]  # is told a path from the root and what is there; raises what forbids it
 NAMES = ("justfile", ".justfile")  # in any case, as just has it
 MOST_BYTES = 1_000_000  # of one of them
 MOST_FILES = 500
 BLANK = r"(?:[ \t]|\\\r?\n)*"
-WORD = r"[A-Za-z_][A-Za-z0-9_-]*"
+NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
 LEADS_ON = re.compile(
-    rf"^(?:import\b|mod\b{BLANK}\??{BLANK}(?P<name>{WORD})){BLANK}\??{BLANK}"
-    rf"(?:(?P<plain>'[^'\n]*'(?!')|\"[^\"\\\n]*\"(?!\"))|(?P<odd>(?:{WORD}{BLANK})?['\"]))?",
+    rf"^(?:import\b|mod\b{BLANK}\??{BLANK}(?P<name>{NAME})){BLANK}\??{BLANK}"
+    rf"(?:(?P<plain>'[^'\n]*'(?!')|\"[^\"\\\n]*\"(?!\"))|(?P<odd>(?:{NAME}{BLANK})?['\"]))?",
     re.MULTILINE,
 )
 
@@ -37,7 +37,7 @@ def justfiles(root: str, check: Check) -> list[str]:
     Raises NotFound without a justfile, PathOutsideRoot when one of them lies elsewhere, InvalidState for a path that
     can't be told, LimitExceeded, what the sandbox says, and what `check` raises.
     """
-    with opened(root) as top:
+    with open_root(root) as top:
         found: list[str] = []
         left = [_own(top)]
         while left:
@@ -47,7 +47,7 @@ def justfiles(root: str, check: Check) -> list[str]:
             found.append(path)
             if len(found) > MOST_FILES:
                 raise LimitExceeded(f"{found[0]} leads to over {MOST_FILES} files", hint="Import fewer.")
-            left += _led_to(top, path, _text(top, path, check))
+            left += _imports(top, path, _text(top, path, check))
     return found
 
 
@@ -81,8 +81,8 @@ def _text(top: Top, path: str, check: Check) -> str:
     return data.decode("utf-8-sig", "replace")
 
 
-def _led_to(top: Top, path: str, text: str) -> Iterator[str]:
-    """The absolute paths that a justfile's lines lead to."""
+def _imports(top: Top, path: str, text: str) -> Iterator[str]:
+    """The absolute paths of the files and modules that a justfile imports."""
     for line in LEADS_ON.finditer(text):
         if line["odd"]:
             raise InvalidState(

@@ -26,7 +26,7 @@ def new_mark() -> str:
     return f"HALL_CHILD_{secrets.token_hex(12)}"
 
 
-class Strays:
+class Leftovers:
     """The running processes that were started with a mark, looked for again and again."""
 
     def __init__(self, mark: str) -> None:

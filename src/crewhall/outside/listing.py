@@ -1,8 +1,8 @@
 """
 What is in a directory, and what of it git ignores.
 
-    asking = Asking(root, found, stop)
-    listed(found, asking, lambda: contents(found, asking)) -> Listing(names, ignored, tracked, problem)
+    lookup = GitLookup(root, found, stop)
+    read_listing(found, lookup, lambda: contents(found, lookup)) -> Listing(names, ignored, tracked, problem)
     look_at(found, name) -> ("file", 120)                                       type and size
 
 Names come from the open directory alone. Git is asked which of them it tracks, and which of the others it ignores;
@@ -30,7 +30,7 @@ from typing import Literal
 from crewhall.errors import Failure, InvalidState, LimitExceeded, Unavailable
 from crewhall.outside.files import Found
 from crewhall.outside.git import git, refusal
-from crewhall.outside.run import Stop
+from crewhall.stop import Stop
 
 Kind = Literal["file", "directory", "symlink", "other"]
 MOST_NAMES = 1_000_000  # in one directory
@@ -86,28 +86,28 @@ class Contents:
     rules: str | None
 
 
-def contents(found: Found, asking: "Asking") -> Contents:
-    """What is in a directory, the same until that or one of `asking.depends` changes. Raises Failure."""
+def contents(found: Found, lookup: "GitLookup") -> Contents:
+    """What is in a directory, the same until that or one of `lookup.depends` changes. Raises Failure."""
     with ThreadPoolExecutor(1) as beside:  # git reads its index while the directory is read
-        asked = beside.submit(asking.tracked)
+        asked = beside.submit(lookup.tracked_names)
         names = _names(found)
     tracked, above = asked.result()
     others = frozenset() if names == tracked else frozenset(names).difference(tracked, above)  # to compare is quicker
-    return Contents(names, tracked, others, asking.rules())
+    return Contents(names, tracked, others, lookup.rules())
 
 
-def listed(found: Found, asking: "Asking", inside: Callable[[], Contents]) -> Listing:
-    """What is in a directory and what of it git ignores; git's failure is no failure.
+def read_listing(found: Found, lookup: "GitLookup", inside: Callable[[], Contents]) -> Listing:
+    """List a directory with the names that git ignores; when git fails, `problem` holds the reason.
 
-    Raises LimitExceeded, Unavailable, and what the asker's `stop` raises.
+    Raises LimitExceeded, Unavailable, and what the lookup's `stop` raises.
     """
     try:
-        asking.refuse_waiting()
+        lookup.refuse_waiting()
         known = inside()
-        return Listing(known.names, asking.ignored(known.others, known.rules), known.tracked)
+        return Listing(known.names, lookup.ignored_names(known.others, known.rules), known.tracked)
     except Failure as failure:
-        if asking.stop is not None:
-            asking.stop.check()
+        if lookup.stop is not None:
+            lookup.stop.check()
         return Listing(_names(found), problem=failure.message)
 
 
@@ -124,8 +124,8 @@ def _names(found: Found) -> list[str]:
     return names
 
 
-class Asking:
-    """Questions to git about one directory. Raises Failure, InvalidState with git's words among them."""
+class GitLookup:
+    """Queries git about one directory. Raises Failure; among them InvalidState with git's message."""
 
     def __init__(self, root: str, found: Found, stop: Stop | None = None) -> None:
         self.stop = stop
@@ -150,15 +150,15 @@ class Asking:
         _refuse(self._config_files)
         _refuse(self._files, links=True)
 
-    def tracked(self) -> tuple[list[str], Set[str]]:
-        """The names here that git keeps as such, sorted, and those of directories that it keeps something below of."""
+    def tracked_names(self) -> tuple[list[str], Set[str]]:
+        """The names here that git tracks, sorted, and the directories that hold tracked files."""
         words = ("ls-files", "-z", "--cached", "--", *([f":(literal){self._prefix}"] if self._prefix else []))
         known = [] if self.top is None else self._names(words, self._prefix)
         above = {name.partition("/")[0] for name in known if "/" in name}
         return sorted(name for name in known if "/" not in name) if above else sorted(known), above
 
-    def ignored(self, names: Collection[str], rules: str | None = None) -> Set[str]:
-        """Those of the names, none of which is tracked, that git ignores; `rules` as in Contents."""
+    def ignored_names(self, names: Collection[str], rules: str | None = None) -> Set[str]:
+        """The names that git ignores; none of `names` may be tracked, `rules` is as in Contents."""
         if not names:
             return frozenset()
         begin = f"./{self._prefix}"  # a name that begins with a colon is a name

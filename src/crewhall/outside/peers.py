@@ -63,7 +63,7 @@ def by_table(client: Address, server: Address) -> int | None:
             text = Path(table).read_text("ascii")
         except OSError:
             continue
-        _, found, rest = text.partition(f" {_written(client, v6)} {_written(server, v6)} ")
+        _, found, rest = text.partition(f" {_table_address(client, v6)} {_table_address(server, v6)} ")
         fields = rest.split(maxsplit=7)
         if found and fields[6] != "0":
             return int(fields[4])
@@ -76,8 +76,8 @@ def _ip(address: Address) -> IpAddress:
     return (ip.ipv4_mapped or ip) if isinstance(ip, ipaddress.IPv6Address) else ip
 
 
-def _written(address: Address, v6: bool) -> str:
-    """An address as the table writes it: 32-bit words of network bytes, each read in the machine's own order."""
+def _table_address(address: Address, v6: bool) -> str:
+    """An address in the format of the table: 32-bit words of network bytes, each read in the machine's own order."""
     ip = _ip(address)
     if v6:
         packed = ip.packed if ip.version == 6 else socket.inet_pton(socket.AF_INET6, f"::ffff:{ip}")

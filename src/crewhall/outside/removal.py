@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from crewhall.errors import Conflict, InvalidState
 from crewhall.outside.disk import delete, refuse_mounts
-from crewhall.outside.git import Repository, lock
+from crewhall.outside.git import GitRepository, lock
 from crewhall.outside.saving import git_dir_of, is_kept, keep_under, namespace, save_staged, save_work
-from crewhall.outside.worktrees import Worktree, at, clear_half_made, forget, trash_of, true_path, worktrees
+from crewhall.outside.worktrees import GitWorktree, at, clear_half_made, forget, trash_of, true_path, worktrees
 
 SAVES = 3  # of what was moved aside, before it is said that somebody goes on writing there
 HOME = "-worktrees"  # how a directory ends that is made for worktrees, and goes with the last of them
@@ -34,7 +34,9 @@ class Removed:
     branch_deleted: bool
 
 
-def remove_worktree(repo: Repository, path: str, branch: str | None, delete_branch: bool, ref_prefix: str) -> Removed:
+def remove_worktree(
+    repo: GitRepository, path: str, branch: str | None, delete_branch: bool, ref_prefix: str
+) -> Removed:
     """Take a worktree away, with its branch if `delete_branch`, after saving what nothing else keeps.
 
     Work goes under `ref_prefix`, the branch's tip under `ref_prefix-branch`; what git ignores is not saved. Doing it
@@ -49,7 +51,7 @@ def remove_worktree(repo: Repository, path: str, branch: str | None, delete_bran
         there = at(alone, path)
         _refuse(alone, path, there)
         doomed = branch if branch and delete_branch and not _is_used(alone, branch, path) else None
-        refs = _taken_away(alone, there, doomed, ref_prefix) if there else []
+        refs = _take_away(alone, there, doomed, ref_prefix) if there else []
         delete(trash_of(path))
         tip = alone.commit_of(f"refs/heads/{doomed}") if doomed else None
         if tip and not is_kept(alone, tip, doomed, namespace(ref_prefix)):
@@ -62,7 +64,7 @@ def remove_worktree(repo: Repository, path: str, branch: str | None, delete_bran
         return Removed(tuple(refs), there is not None, tip is not None)
 
 
-def _refuse(repo: Repository, path: str, there: Worktree | None) -> None:
+def _refuse(repo: GitRepository, path: str, there: GitWorktree | None) -> None:
     if path in (repo.root, repo.git_dir):
         raise InvalidState(f"{path} is the repository's main worktree", hint="Name a worktree that the hall made.")
     if there is None and os.path.lexists(path):
@@ -71,7 +73,7 @@ def _refuse(repo: Repository, path: str, there: Worktree | None) -> None:
         )
     if there is None or there.is_half_made:
         return
-    if there.locked:
+    if there.is_locked:
         raise InvalidState(
             f"{path} is locked: {there.reason or 'no reason given'}", hint=f"Run `git worktree unlock {path}` first."
         )
@@ -128,7 +130,7 @@ def _is_of_our_git(process: str) -> bool:
     return parent > 1 and _is_of_our_git(f"/proc/{parent}")
 
 
-def _is_used(repo: Repository, branch: str, path: str) -> bool:
+def _is_used(repo: GitRepository, branch: str, path: str) -> bool:
     """Whether another worktree is on the branch, or in the middle of rebasing it."""
     if any(tree.branch == branch and tree.path != path for tree in worktrees(repo)):
         return True
@@ -141,7 +143,7 @@ def _is_used(repo: Repository, branch: str, path: str) -> bool:
     return False
 
 
-def _git_dir_at(repo: Repository, path: str) -> str | None:
+def _git_dir_at(repo: GitRepository, path: str) -> str | None:
     """The git directory of the worktree at a path, which need not be there any more."""
     for place in glob.iglob(os.path.join(glob.escape(repo.git_dir), "worktrees", "*")):
         with contextlib.suppress(OSError), open(os.path.join(place, "gitdir"), "rb") as file:
@@ -151,8 +153,8 @@ def _git_dir_at(repo: Repository, path: str) -> str | None:
     return None
 
 
-def _taken_away(repo: Repository, there: Worktree, doomed: str | None, ref: str) -> list[str]:
-    """Move a worktree aside and make git forget it; the refs that now keep its work."""
+def _take_away(repo: GitRepository, there: GitWorktree, doomed: str | None, ref: str) -> list[str]:
+    """Move a worktree aside and make git forget it; returns the refs that now keep its work."""
     if there.is_half_made:
         clear_half_made(repo, there)
         return []
@@ -173,7 +175,7 @@ def _taken_away(repo: Repository, there: Worktree, doomed: str | None, ref: str)
 class _Keeping:
     """A worktree whose work is saved again and again on its way out, and the refs that keep it."""
 
-    def __init__(self, repo: Repository, there: Worktree, doomed: str | None, ref: str) -> None:
+    def __init__(self, repo: GitRepository, there: GitWorktree, doomed: str | None, ref: str) -> None:
         self.repo, self.doomed, self.ref = repo, doomed, ref
         self.refs: list[str] = []
         self.git_dir = git_dir_of(repo, there.path) if os.path.lexists(there.path) else _git_dir_at(repo, there.path)
@@ -212,7 +214,7 @@ def _move(path: str, trash: str) -> None:
         ) from None
 
 
-def _delete_branch(repo: Repository, branch: str, tip: str) -> None:
+def _delete_branch(repo: GitRepository, branch: str, tip: str) -> None:
     """Delete a branch if it still is where it was seen, and what the configuration says of it."""
     if repo.git("update-ref", "-d", "--", f"refs/heads/{branch}", tip).code != 0:
         raise Conflict(

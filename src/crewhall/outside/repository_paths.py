@@ -21,8 +21,8 @@ LINK = "gitdir: "
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a directory is: in which repository, and in which of its working trees."""
+class RepositoryPlace:
+    """The repository and the working tree that a directory is in."""
 
     root: str  # the repository's main working tree; of a bare one, its own directory
     top: str
@@ -37,7 +37,7 @@ def repository_root(directory: str) -> str | None:
     return None if place is None else place.root
 
 
-def place_of(directory: str) -> Place | None:
+def place_of(directory: str) -> RepositoryPlace | None:
     """The repository and the working tree that a directory is in; None when there is none, or it cannot be told."""
     if not directory.startswith("/") or len(os.fsencode(directory)) > LONGEST:
         return None
@@ -100,16 +100,16 @@ def _upwards(path: str) -> Iterator[str]:
         yield path
 
 
-def _place_at(top: str) -> Place | None:
+def _place_at(top: str) -> RepositoryPlace | None:
     """The place whose working tree, or bare repository, is exactly here. Raises OSError, ValueError."""
     link = os.path.join(top, ".git")
     kind = _kind(link)
     if kind == stat.S_IFDIR and _is_repository(link):
-        return Place(top, top)
+        return RepositoryPlace(top, top)
     if kind == stat.S_IFREG:
-        return Place(_linked(top, link), top)
+        return RepositoryPlace(_linked_repository(top, link), top)
     if _is_repository(top):
-        return Place(_home(top), _home(top))
+        return RepositoryPlace(_home(top), _home(top))
     return None
 
 
@@ -126,8 +126,8 @@ def _is_repository(path: str) -> bool:
     return os.path.lexists(os.path.join(path, "HEAD")) and all(map(os.path.isdir, parts))
 
 
-def _linked(top: str, link: str) -> str:
-    """The repository that a `.git` file leads to. Raises ValueError when there is none at its end."""
+def _linked_repository(top: str, link: str) -> str:
+    """The repository that a `.git` file names. Raises ValueError when there is no repository."""
     line = _text(link, LINE_BYTES)
     if not line.startswith(LINK):
         raise ValueError(link)

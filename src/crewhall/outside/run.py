@@ -18,11 +18,11 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from crewhall.errors import InvalidInput, NotFound, TimedOut, Unavailable
-from crewhall.outside.child_pipes import Talk
-from crewhall.outside.leftovers import Strays, new_mark
+from crewhall.outside.child_pipes import ChildPipes
+from crewhall.outside.leftovers import Leftovers, new_mark
+from crewhall.stop import Stop
 
 GRACE = 2.0  # seconds between the request to end and the kill
 TICK = 0.05  # seconds between two looks at whether the caller has given up
@@ -31,13 +31,6 @@ LOOK = 0.005  # seconds between two looks for strays
 MISSES = 8  # looks in a row that find no stray, but may have missed one
 NEWS = 1.0  # seconds between two reports of what a child says
 Heard = Callable[[int, str], None]  # is told the bytes so far and the last line
-
-
-class Stop(Protocol):
-    """Whether the caller still wants the result; both raise a Failure when not."""
-
-    def check(self) -> None: ...
-    def wait(self, seconds: float, /) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -79,15 +72,15 @@ def run(
     began = time.monotonic()
     if stop is not None:
         stop.check()
-    with _started(words, cwd, env, name, keep=keep) as child:
-        talk = Talk(child, stdin, most_bytes)
+    with _start(words, cwd, env, name, keep=keep) as child:
+        pipes = ChildPipes(child, stdin, most_bytes)
         try:
-            if not _attend(talk, began + seconds, stop):
+            if not _attend(pipes, began + seconds, stop):
                 hint = "It was ended. Try again, or give it less."
                 raise TimedOut(f"{name} took longer than {seconds:g} s", hint=hint)
         finally:
-            _sweep(talk)
-        return _ended(talk, began)
+            _sweep(pipes)
+        return _result(pipes, began)
 
 
 def run_long(
@@ -113,16 +106,16 @@ def run_long(
     if stop is not None:
         stop.check()
     marking = {**(os.environ if env is None else env), mark: "1"}
-    with _started(words, cwd, marking, called or words[0], merged=merged) as child:
-        talk, left_behind = Talk(child, stdin, most_bytes), 0
+    with _start(words, cwd, marking, called or words[0], merged=merged) as child:
+        pipes, left_behind = ChildPipes(child, stdin, most_bytes), 0
         try:
-            is_in_time = _attend(talk, began + seconds, stop, heard)
+            is_in_time = _attend(pipes, began + seconds, stop, heard)
         finally:
-            left_behind = _sweep(talk, mark, grace)
-        return _ended(talk, began, is_late=not is_in_time, left_behind=left_behind)
+            left_behind = _sweep(pipes, mark, grace)
+        return _result(pipes, began, is_late=not is_in_time, left_behind=left_behind)
 
 
-def _started(
+def _start(
     words: Sequence[str],
     cwd: str,
     env: Mapping[str, str] | None,
@@ -153,47 +146,47 @@ def _started(
         ) from None
 
 
-def _attend(talk: Talk, deadline: float, stop: Stop | None, heard: Heard | None = None) -> bool:
+def _attend(pipes: ChildPipes, deadline: float, stop: Stop | None, heard: Heard | None = None) -> bool:
     """Be with the child until it has ended; False when its time was over first. Raises what `stop` and `heard` do."""
     told, tell_at = 0, 0.0
-    while talk.go_on(TICK) and talk.child.poll() is None:
+    while pipes.go_on(TICK) and pipes.child.poll() is None:
         now = time.monotonic()
         if stop is not None:
             stop.check()
         if now > deadline:
             return False
-        if heard is not None and now > tell_at and talk.total > told:
-            told, tell_at = talk.total, now + NEWS
-            heard(told, talk.out.last_line)
+        if heard is not None and now > tell_at and pipes.total > told:
+            told, tell_at = pipes.total, now + NEWS
+            heard(told, pipes.out.last_line)
     return True
 
 
-def _sweep(talk: Talk, mark: str | None = None, grace: float = GRACE) -> int:
+def _sweep(pipes: ChildPipes, mark: str | None = None, grace: float = GRACE) -> int:
     """Read the rest, and end what is left: asked first, killed `grace` seconds later. How many with the mark were left.
 
     Without a mark that is the child's group alone.
     """
-    deadline, strays = time.monotonic() + grace, Strays(mark) if mark else None
-    if talk.child.poll() is None:
-        _signal(talk.child, signal.SIGTERM)
+    deadline, strays = time.monotonic() + grace, Leftovers(mark) if mark else None
+    if pipes.child.poll() is None:
+        _signal(pipes.child, signal.SIGTERM)
         if strays:
-            strays.end(signal.SIGTERM, spared=talk.child.pid)
-        while talk.child.poll() is None and talk.go_on(TICK) and time.monotonic() < deadline:
+            strays.end(signal.SIGTERM, spared=pipes.child.pid)
+        while pipes.child.poll() is None and pipes.go_on(TICK) and time.monotonic() < deadline:
             pass
-    left_behind = _hunt(talk, strays, deadline) if strays else 0
-    is_left = _signal(talk.child, signal.SIGTERM)
-    while talk.go_on(TICK) and time.monotonic() < deadline:
+    left_behind = _hunt(pipes, strays, deadline) if strays else 0
+    is_left = _signal(pipes.child, signal.SIGTERM)
+    while pipes.go_on(TICK) and time.monotonic() < deadline:
         pass
     if is_left:
-        _signal(talk.child, signal.SIGKILL)
-    talk.child.wait()
-    talk.close()
+        _signal(pipes.child, signal.SIGKILL)
+    pipes.child.wait()
+    pipes.close()
     return left_behind
 
 
-def _hunt(talk: Talk, strays: Strays, deadline: float) -> int:
+def _hunt(pipes: ChildPipes, strays: Leftovers, deadline: float) -> int:
     """End what carries the mark, and what comes up meanwhile. How many there were, the child not counted."""
-    met, misses = {talk.child.pid}, 0
+    met, misses = {pipes.child.pid}, 0
     while misses < MISSES and time.monotonic() < deadline + HUNT:
         is_late = time.monotonic() > deadline
         left, is_sure = strays.end(signal.SIGKILL if is_late else signal.SIGTERM)
@@ -201,7 +194,7 @@ def _hunt(talk: Talk, strays: Strays, deadline: float) -> int:
             break
         met |= left
         misses = 0 if left else misses + 1
-        if not talk.go_on(LOOK):
+        if not pipes.go_on(LOOK):
             time.sleep(LOOK)
     return len(met) - 1
 
@@ -215,12 +208,12 @@ def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> bool:
     return True
 
 
-def _ended(talk: Talk, began: float, *, is_late: bool = False, left_behind: int = 0) -> Ended:
+def _result(pipes: ChildPipes, began: float, *, is_late: bool = False, left_behind: int = 0) -> Ended:
     return Ended(
-        talk.child.returncode,
-        talk.out.text(),
-        talk.err.text(),
-        talk.out.left_out + talk.err.left_out,
+        pipes.child.returncode,
+        pipes.out.text(),
+        pipes.err.text(),
+        pipes.out.left_out + pipes.err.left_out,
         is_late,
         left_behind,
         time.monotonic() - began,

@@ -22,7 +22,7 @@ from itertools import count
 
 from crewhall.errors import InvalidState, Unavailable
 from crewhall.outside.disk import scratch
-from crewhall.outside.git import Repository, refusal, version
+from crewhall.outside.git import GitRepository, refusal, version
 from crewhall.outside.hostile_repository import leads_to
 
 ATTEMPTS = 3  # files come and go while an agent works
@@ -63,7 +63,7 @@ class Saved(Snapshot):
 
 
 def save_work(
-    repo: Repository, path: str, ref: str, message: str, besides: str | None = None, git_dir: str | None = None
+    repo: GitRepository, path: str, ref: str, message: str, besides: str | None = None, git_dir: str | None = None
 ) -> Saved:
     """Put everything uncommitted into a commit under a ref, or under its next free name (`ref-2` …).
 
@@ -71,41 +71,43 @@ def save_work(
     saved before beside `ref`. Doing it twice makes no second ref. `git_dir` is that of a worktree that was moved.
     Raises InvalidState when git can't read a file or directory, Unavailable when there is no room for temporary files.
     """
-    desk = _Desk(repo, path, git_dir or git_dir_of(repo, path))
-    return _saved(repo, desk.taken(message, besides, namespace(ref)), ref, besides)
+    index = _SnapshotIndex(repo, path, git_dir or git_dir_of(repo, path))
+    return _keep_snapshot(repo, index.full_snapshot(message, besides, namespace(ref)), ref, besides)
 
 
-def save_staged(repo: Repository, git_dir: str, ref: str, message: str, besides: str | None = None) -> Saved:
+def save_staged(repo: GitRepository, git_dir: str, ref: str, message: str, besides: str | None = None) -> Saved:
     """The same for a worktree whose directory is gone: its HEAD, and what was staged."""
-    desk = _Desk(repo, None, git_dir)
-    return _saved(repo, desk.taken(message, besides, namespace(ref)), ref, besides)
+    index = _SnapshotIndex(repo, None, git_dir)
+    return _keep_snapshot(repo, index.full_snapshot(message, besides, namespace(ref)), ref, besides)
 
 
-def _saved(repo: Repository, taken: Snapshot, ref: str, besides: str | None) -> Saved:
+def _keep_snapshot(repo: GitRepository, taken: Snapshot, ref: str, besides: str | None) -> Saved:
     if taken.commit is None or (not taken.had_changes and is_kept(repo, taken.commit, besides, namespace(ref))):
         return Saved(taken.commit, taken.had_changes, taken.skipped)
     return Saved(taken.commit, taken.had_changes, taken.skipped, keep_under(repo, ref, taken.commit))
 
 
-def snapshot(repo: Repository, path: str, message: str, env: Mapping[str, str] | None = None) -> Snapshot:
+def snapshot(repo: GitRepository, path: str, message: str, env: Mapping[str, str] | None = None) -> Snapshot:
     """What a worktree holds now, as a commit on top of its HEAD and of what it is merging; HEAD if that is all.
 
     `env` may send the new objects elsewhere.
     """
-    return _Desk(repo, path, git_dir_of(repo, path), env).shown(message)
+    return _SnapshotIndex(repo, path, git_dir_of(repo, path), env).files_snapshot(message)
 
 
-class _Desk:
-    """A worktree (its directory may be gone: path None) and a temporary index, in which its commit is put together."""
+class _SnapshotIndex:
+    """A temporary index that builds the commit of a worktree; `path` is None when the directory is gone."""
 
-    def __init__(self, repo: Repository, path: str | None, git_dir: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, repo: GitRepository, path: str | None, git_dir: str, env: Mapping[str, str] | None = None
+    ) -> None:
         self.repo, self.path, self.git_dir = repo, path, git_dir
         self.cwd = path or repo.root
         self.env = dict(env or {}) | {"GIT_DIR": git_dir, "GIT_WORK_TREE": self.cwd}
         self.index = ""
         self.has_index = True
         self.head = self._head()
-        self.before = self.ask("rev-parse", f"{self.head}^{{tree}}") if self.head else self._empty_tree()
+        self.before = self.run_git("rev-parse", f"{self.head}^{{tree}}") if self.head else self._empty_tree()
 
     def _head(self) -> str | None:
         """The commit that the worktree is on; None only when there is none yet."""
@@ -115,34 +117,34 @@ class _Desk:
         return head
 
     def _empty_tree(self) -> str:
-        return self.ask("hash-object", "-t", "tree", "--stdin")
+        return self.run_git("hash-object", "-t", "tree", "--stdin")
 
-    def shown(self, message: str) -> Snapshot:
-        """The state of its files."""
+    def files_snapshot(self, message: str) -> Snapshot:
+        """A snapshot of the worktree's files."""
         with self._index():
             skipped = self._add_everything()
-            return self._snapshot(self.ask("write-tree"), [], skipped, message)
+            return self._snapshot(self.run_git("write-tree"), [], skipped, message)
 
-    def taken(self, message: str, besides: str | None, also: str) -> Snapshot:
-        """The state of its files, with all that would be lost with the worktree as parents."""
+    def full_snapshot(self, message: str, besides: str | None, also: str) -> Snapshot:
+        """A snapshot of the files whose parents are all commits that would be lost with the worktree."""
         with self._index():
             staged = self._staged_tree() or self.before
             skipped = self._add_everything() if self.path else ()
-            tree = self.ask("write-tree") if self.path else staged
+            tree = self.run_git("write-tree") if self.path else staged
             lost = [self._staged_commit(staged)] if staged not in (self.before, tree) else []
-            known = dict.fromkeys([*self._noted(OTHER_STATE), *self._own_refs()])
+            known = dict.fromkeys([*self._commits_in(OTHER_STATE), *self._own_refs()])
             lost += [commit for commit in known if not is_kept(self.repo, commit, besides, also)]
             return self._snapshot(tree, lost, skipped, message)
 
     def _snapshot(self, tree: str, more: list[str], skipped: tuple[str, ...], message: str) -> Snapshot:
         head = [self.head] if self.head else []
-        parents = list(dict.fromkeys([*head, *self._noted(MERGING), *more]))
+        parents = list(dict.fromkeys([*head, *self._commits_in(MERGING), *more]))
         if tree == self.before and parents == head:
             return Snapshot(self.head, False, skipped)
         return Snapshot(self._commit(tree, parents, message), True, skipped)
 
-    def _noted(self, names: tuple[str, ...]) -> Iterator[str]:
-        """The commits that files of the worktree's git directory name."""
+    def _commits_in(self, names: tuple[str, ...]) -> Iterator[str]:
+        """The commits that these files of the worktree's git directory name."""
         for name in names:
             path = os.path.join(self.git_dir, name)
             if os.path.isfile(path):
@@ -151,7 +153,7 @@ class _Desk:
 
     def _own_refs(self) -> Iterator[str]:
         """The commits of refs that only this worktree has."""
-        for name in self.ask("for-each-ref", "--format=%(objectname)", *OWN_REFS).split():
+        for name in self.run_git("for-each-ref", "--format=%(objectname)", *OWN_REFS).split():
             commit = self.repo.commit_of(name, self.env)
             if commit is not None:
                 yield commit
@@ -163,7 +165,7 @@ class _Desk:
             self._copy_index()
             yield
 
-    def ask(self, *words: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> str:
+    def run_git(self, *words: str, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> str:
         return self.repo.text(*words, cwd=self.cwd, env=self.env | dict(env or {}), stdin=stdin)
 
     def _copy_index(self) -> None:
@@ -173,7 +175,7 @@ class _Desk:
             shutil.copy2(os.path.join(self.git_dir, "index"), self.index)
         except FileNotFoundError:
             self.has_index = False
-            self.ask("read-tree", self.head or "--empty")
+            self.run_git("read-tree", self.head or "--empty")
         except OSError as error:
             raise Unavailable(
                 f"the index of {self.cwd} can't be copied: {error.strerror}", hint="See that TMPDIR has room."
@@ -183,14 +185,16 @@ class _Desk:
 
     def _heed_every_file(self, path: str) -> None:
         """Take away the marks by which a person told git not to look at a file, where the file is there."""
-        entries = [entry for entry in self.ask("ls-files", "-v", "-z").split("\0") if entry[:1] not in ("", "H", "M")]
+        entries = [
+            entry for entry in self.run_git("ls-files", "-v", "-z").split("\0") if entry[:1] not in ("", "H", "M")
+        ]
         marked = [entry for entry in entries if os.path.lexists(os.path.join(path, entry[2:]))]
         for option, names in (
             ("--no-assume-unchanged", [entry[2:] for entry in marked if entry[0].islower()]),
             ("--no-skip-worktree", [entry[2:] for entry in marked if entry[0] in "Ss"]),
         ):
             if names:
-                self.ask("update-index", option, "-z", "--stdin", stdin=os.fsencode("\0".join(names)))
+                self.run_git("update-index", option, "-z", "--stdin", stdin=os.fsencode("\0".join(names)))
 
     def _staged_tree(self) -> str | None:
         """What is staged; None in the middle of a conflict, whose sides are in commits."""
@@ -210,26 +214,28 @@ class _Desk:
             if ended.code == 0 and EMBEDDED not in ended.err and unread is None:
                 return nested
             self._copy_index()
-            nested = self._nested()
+            nested = self._nested_repositories()
         ended = replace(ended, err=unread[0]) if unread else ended
         raise refusal(ended, f"read all files of {self.path}", "See that its files can be read, and try again.")
 
-    def _nested(self) -> tuple[str, ...]:
-        others = self.ask("ls-files", "--others", "--exclude-standard", "-z").split("\0")
+    def _nested_repositories(self) -> tuple[str, ...]:
+        others = self.run_git("ls-files", "--others", "--exclude-standard", "-z").split("\0")
         return tuple(name.rstrip("/") for name in others if name.endswith("/"))
 
     def _staged_commit(self, tree: str) -> str:
         """A commit of what is staged. It is dated as HEAD is, so that making it again gives the same one."""
-        date = self.ask("show", "--no-patch", "--format=%cI", self.head) if self.head else "2000-01-01T00:00:00Z"
+        date = self.run_git("show", "--no-patch", "--format=%cI", self.head) if self.head else "2000-01-01T00:00:00Z"
         dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
         return self._commit(tree, [self.head] if self.head else [], "What was staged", dates)
 
     def _commit(self, tree: str, parents: list[str], message: str, env: Mapping[str, str] | None = None) -> str:
         words = [word for parent in parents for word in ("-p", parent)]
-        return self.ask("commit-tree", "--no-gpg-sign", *words, tree, stdin=message.encode("utf-8", "replace"), env=env)
+        return self.run_git(
+            "commit-tree", "--no-gpg-sign", *words, tree, stdin=message.encode("utf-8", "replace"), env=env
+        )
 
 
-def git_dir_of(repo: Repository, path: str) -> str:
+def git_dir_of(repo: GitRepository, path: str) -> str:
     """The git directory of one worktree. Raises InvalidState when the path is not the top of one of this repository."""
     found = leads_to(path)
     if found == repo.git_dir or (
@@ -246,7 +252,7 @@ def namespace(ref: str) -> str:
     return ref.rpartition("/")[0]
 
 
-def is_kept(repo: Repository, commit: str, besides: str | None, also: str = "") -> bool:
+def is_kept(repo: GitRepository, commit: str, besides: str | None, also: str = "") -> bool:
     """Whether a branch other than `besides`, a tag, a remote's branch or a ref below `also` has the commit."""
     places = [*KEEPERS, also] if also else KEEPERS
     format_ = "%(refname)%00%(symref)"
@@ -255,7 +261,7 @@ def is_kept(repo: Repository, commit: str, besides: str | None, also: str = "") 
     return any(not target and name != f"refs/heads/{besides}" for name, target in refs)
 
 
-def keep_under(repo: Repository, ref: str, commit: str) -> str:
+def keep_under(repo: GitRepository, ref: str, commit: str) -> str:
     """Write a new ref for a commit; its name: `ref`, or the next free one. One that has it all will do."""
     for number in count(1):
         name = ref if number == 1 else f"{ref}-{number}"
@@ -272,7 +278,7 @@ def keep_under(repo: Repository, ref: str, commit: str) -> str:
     raise AssertionError("numbers do not end")
 
 
-def _has_all_of(repo: Repository, kept: str, commit: str) -> bool:
+def _has_all_of(repo: GitRepository, kept: str, commit: str) -> bool:
     """Whether a saved commit has the same files, and every parent: what it keeps is no parent of later ones."""
     tree, *parents = repo.text("rev-parse", f"{commit}^{{tree}}", f"{commit}^@").split()
     kept_tree, *kept_parents = repo.text("rev-parse", f"{kept}^{{tree}}", f"{kept}^@").split()

@@ -45,10 +45,10 @@ def _long(text: str) -> int:
 
 @lru_cache(LINES)
 def _line(text: str) -> int:
-    return _counted(text)
+    return _count_pieces(text)
 
 
-def _counted(text: str) -> int:
+def _count_pieces(text: str) -> int:
     return sum(_tokens(piece) for piece in pretokenize_o200k(text)) + NEWER * _newer(text)
 
 
@@ -98,28 +98,28 @@ def _tokens(piece: str) -> int:
 
 @lru_cache(FEW)
 def _run(part: str) -> int:
-    return _merged(part)
+    return _merge(part)
 
 
 @lru_cache(REMEMBERED)
 def _short(piece: str) -> int:
-    return _merged(piece)
+    return _merge(piece)
 
 
 @cache
 def _ranks() -> dict[bytes, int]:
     with LOADING:  # half a second, and nobody does it a second time meanwhile
-        return _loaded()
+        return _load_vocabulary()
 
 
 @cache
-def _loaded() -> dict[bytes, int]:
+def _load_vocabulary() -> dict[bytes, int]:
     ranks: dict[bytes, int] = load_ranks("o200k_base")
     return ranks
 
 
-def _merged(piece: str) -> int:
-    """The tokens that a piece becomes: the leftmost pair of the lowest rank is joined until no pair is a token."""
+def _merge(piece: str) -> int:
+    """The tokens of a piece: join the leftmost pair of the lowest rank until no pair is a token."""
     ranks, raw = _ranks(), piece.encode()
     if raw in ranks:
         return 1

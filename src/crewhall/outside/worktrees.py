@@ -1,7 +1,7 @@
 """
 Worktrees: which there are, and how one is made, whole or not at all.
 
-    worktrees(repo) -> list[Worktree(path, branch, head, is_main, locked, reason, prunable)]
+    worktrees(repo) -> list[GitWorktree(path, branch, head, is_main, is_locked, reason, is_prunable)]
     add_worktree(repo, path, branch, base, may_be_ours=False) -> Added(branch_is_new, was_there)
 
 How one is taken away is in removal.py.
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from crewhall.errors import Conflict, Failure, InvalidInput, InvalidState, NotFound
 from crewhall.outside.disk import delete
-from crewhall.outside.git import Repository, lock, pause, refusal, version
+from crewhall.outside.git import GitRepository, lock, pause, refusal, version
 from crewhall.outside.saving import git_dir_of
 
 HALF_MADE = "initializing"  # git's own lock on a worktree that it is making
@@ -26,20 +26,20 @@ MOST_NAME = 255  # bytes of a file's name
 
 
 @dataclass(frozen=True)
-class Worktree:
+class GitWorktree:
     """One worktree as git knows it. `branch` is None when detached, `head` when there is no commit."""
 
     path: str
     branch: str | None
     head: str | None
     is_main: bool
-    locked: bool = False
+    is_locked: bool = False
     reason: str = ""
-    prunable: bool = False
+    is_prunable: bool = False
 
     @property
     def is_half_made(self) -> bool:
-        return self.locked and self.reason == HALF_MADE
+        return self.is_locked and self.reason == HALF_MADE
 
 
 @dataclass(frozen=True)
@@ -50,17 +50,17 @@ class Added:
     was_there: bool = False
 
 
-def worktrees(repo: Repository) -> list[Worktree]:
+def worktrees(repo: GitRepository) -> list[GitWorktree]:
     """All worktrees of a repository, the main one first, also those whose directory is gone."""
     ends = "\0" if version() >= SINCE_NULS else "\n"
-    blocks = _listed(repo, ["-z"] if ends == "\0" else []).split(ends * 2)
+    blocks = _porcelain_list(repo, ["-z"] if ends == "\0" else []).split(ends * 2)
     lines = [block.strip(ends).split(ends) for block in blocks if block.strip(ends)]
     first, *others = [_worktree(dict(line.partition(" ")[::2] for line in each)) for each in lines]
     return [replace(first, path=repo.root, is_main=True), *others]
 
 
-def _listed(repo: Repository, options: list[str]) -> str:
-    """Git's list. It fails when it meets a worktree that someone is just making, so it is asked again."""
+def _porcelain_list(repo: GitRepository, options: list[str]) -> str:
+    """The output of `git worktree list`. It fails while another process creates a worktree, so this retries."""
     for _ in range(LOOKS - 1):
         ended = repo.git("worktree", "list", "--porcelain", *options)
         if ended.code == 0:
@@ -69,20 +69,20 @@ def _listed(repo: Repository, options: list[str]) -> str:
     return repo.text("worktree", "list", "--porcelain", *options)
 
 
-def _worktree(told: dict[str, str]) -> Worktree:
+def _worktree(told: dict[str, str]) -> GitWorktree:
     head = told.get("HEAD", "")
-    return Worktree(
+    return GitWorktree(
         os.path.realpath(told["worktree"]),
         told["branch"].removeprefix("refs/heads/") if "branch" in told else None,
         head if head.strip("0") else None,
         is_main=False,
-        locked="locked" in told,
+        is_locked="locked" in told,
         reason=told.get("locked", ""),
-        prunable="prunable" in told,
+        is_prunable="prunable" in told,
     )
 
 
-def at(repo: Repository, path: str) -> Worktree | None:
+def at(repo: GitRepository, path: str) -> GitWorktree | None:
     """The worktree that git knows at a path."""
     return next((each for each in worktrees(repo) if each.path == path), None)
 
@@ -99,7 +99,7 @@ def trash_of(path: str) -> str:
     return os.path.join(parent, f".{name}{TRASH}")
 
 
-def add_worktree(repo: Repository, path: str, branch: str, base: str, may_be_ours: bool = False) -> Added:
+def add_worktree(repo: GitRepository, path: str, branch: str, base: str, may_be_ours: bool = False) -> Added:
     """Make a worktree on a branch, which begins at `base` if it is new; parent directories are made.
 
     Calling again finds the finished one. One that is half made is cleared away when `may_be_ours` says that a process
@@ -117,9 +117,9 @@ def add_worktree(repo: Repository, path: str, branch: str, base: str, may_be_our
             clear_half_made(alone, there)
             there = None
         if there is not None:
-            return _found(alone, there, branch)
+            return _reuse(alone, there, branch)
         _refuse_taken(alone, path, branch)
-        return _added(alone, path, branch, base)
+        return _add(alone, path, branch, base)
 
 
 def _refuse_bad_path(path: str) -> None:
@@ -147,7 +147,7 @@ def _plainly(path: str) -> Iterator[None]:
         raise InvalidState(told, hint="Choose a path in a directory that the hall can write to.") from None
 
 
-def _refuse_in_the_making(there: Worktree, may_be_ours: bool) -> None:
+def _refuse_in_the_making(there: GitWorktree, may_be_ours: bool) -> None:
     if not may_be_ours:
         raise Conflict(
             f"{there.path} is being made by another git",
@@ -156,20 +156,21 @@ def _refuse_in_the_making(there: Worktree, may_be_ours: bool) -> None:
         )
 
 
-def clear_half_made(repo: Repository, tree: Worktree) -> None:
+def clear_half_made(repo: GitRepository, tree: GitWorktree) -> None:
     """Take away a worktree that git was killed over; there is nothing in it but what git itself had put there."""
     delete(tree.path)
     forget(repo, tree.path)
 
 
-def forget(repo: Repository, path: str) -> None:
+def forget(repo: GitRepository, path: str) -> None:
     """Make git forget one worktree whose directory is gone; the person's other entries stay."""
     ended = repo.git("worktree", "remove", "--force", "--force", "--", path)
     if ended.code != 0:
         raise refusal(ended, f"forget the worktree {path}")
 
 
-def _found(repo: Repository, there: Worktree, branch: str) -> Added:
+def _reuse(repo: GitRepository, there: GitWorktree, branch: str) -> Added:
+    """Reuse the worktree at the path. Raises Conflict when it is on another branch or its directory is gone."""
     if there.branch != branch:
         raise Conflict(
             f"{there.path} is already a worktree, of {there.branch or there.head}", hint="Choose another path."
@@ -183,7 +184,7 @@ def _found(repo: Repository, there: Worktree, branch: str) -> Added:
     return Added(branch_is_new=False, was_there=True)
 
 
-def _refuse_taken(repo: Repository, path: str, branch: str) -> None:
+def _refuse_taken(repo: GitRepository, path: str, branch: str) -> None:
     if os.path.lexists(path) and (os.path.islink(path) or not os.path.isdir(path) or os.listdir(path)):
         raise Conflict(f"{path} is there already, and is not an empty directory", hint="Choose another path.")
     for tree in worktrees(repo):
@@ -195,7 +196,8 @@ def _refuse_taken(repo: Repository, path: str, branch: str) -> None:
             )
 
 
-def _added(repo: Repository, path: str, branch: str, base: str) -> Added:
+def _add(repo: GitRepository, path: str, branch: str, base: str) -> Added:
+    """Create the worktree, and its branch if that is new; undo everything on failure."""
     is_new = not repo.branch_exists(branch)
     commit = repo.commit_of(base if is_new else f"refs/heads/{branch}")
     if commit is None:
@@ -226,7 +228,7 @@ def _missing_parents(path: str) -> list[str]:
     return missing
 
 
-def _undo(repo: Repository, path: str, made: list[str], was_empty: bool, branch: tuple[str, str] | None) -> None:
+def _undo(repo: GitRepository, path: str, made: list[str], was_empty: bool, branch: tuple[str, str] | None) -> None:
     with contextlib.suppress(Failure):  # then it is named by what hindered it first
         delete(path)
     if at(repo, path) is not None:

@@ -1,7 +1,7 @@
 """
 Files that we write into somebody's directory, each as a whole or not at all, and never through a link that leads out.
 
-    with opened(root) as top, made(top, "_handoff") as found:
+    with open_root(root) as top, make_directory(top, "_handoff") as found:
         put(found, "REPORT.md", data)       a new file beside it, then a rename: all of it, or the one before
         take_away(found, "REPORT.md")
 """
@@ -16,11 +16,11 @@ from crewhall.outside.files import DEEPEST, SHOWN, Found, Top
 
 
 @contextlib.contextmanager
-def made(top: Top, path: str, fit: Callable[[str], None] = lambda path: None) -> Iterator[Found]:
-    """A directory below the root, made if it is not there.
+def make_directory(top: Top, path: str, fit: Callable[[str], None] = lambda path: None) -> Iterator[Found]:
+    """Open a directory below the root; create it and its parents if they are missing.
 
-    `fit` is told the path of each that is made, and at last of this one, links resolved, and may refuse it. Raises what
-    `fit` and `Top.directory` raise, InvalidState.
+    `fit` gets the path of each new directory, then the path of this one with links resolved, and may refuse it. Raises
+    what `fit` and `Top.directory` raise, and InvalidState.
     """
     if path.count("/") > DEEPEST:
         raise InvalidInput(

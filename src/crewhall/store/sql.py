@@ -10,7 +10,7 @@ Parameters are `:name`. What the two databases really say differently is a marke
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -85,6 +85,11 @@ def text_of(package: str, name: str) -> str:
     return files(package).joinpath(name).read_text("utf-8")
 
 
-def files_of(package: str) -> list[Traversable]:
-    """The files of a package's folder, by name."""
-    return sorted(files(package).iterdir(), key=lambda item: item.name)
+def files_of(package: str | Traversable) -> Iterator[Traversable]:
+    """The files of a package, those of its subpackages too, in the order of their paths."""
+    top = files(package) if isinstance(package, str) else package
+    for item in sorted(top.iterdir(), key=lambda item: item.name):
+        if item.is_dir():
+            yield from files_of(item)
+        else:
+            yield item

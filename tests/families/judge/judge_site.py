@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from crewhall.app import Hub, Origin, Stop
+from crewhall.app import Hub, Origin
 from crewhall.errors import Failure
 from crewhall.identity import OPERATOR
+from crewhall.stop import Stop
 from tests.conftest import BOTH, eventually
 from tests.edges.stdio import is_alive
 

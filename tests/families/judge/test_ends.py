@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from crewhall.app import Hub
+from crewhall.families.judge.family import REVIEWS
 from crewhall.identity import OPERATOR
 from tests.conftest import Live, eventually
 from tests.edges.stdio import Stdio, hall_of
@@ -41,7 +42,7 @@ def sites_of(hub: Hub, site_in: SiteIn) -> list[JudgeSite]:
 
 
 def is_idle(hub: Hub) -> bool:
-    return hub.judging.standing == (0, 0)
+    return hub.state(REVIEWS).standing == (0, 0)
 
 
 def test_a_review_whose_time_is_over_leaves_nothing_behind(

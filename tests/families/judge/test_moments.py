@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crewhall import fair_queue
-from crewhall.app import Stop
+from crewhall.stop import Stop
 from tests.families.judge.judge_site import FILES, JudgeSite, rules, says
 from tests.outside.repos import commit, git
 

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from crewhall.app import Hub, Origin, Stop
+from crewhall.app import Hub, Origin
 from crewhall.identity import OPERATOR
+from crewhall.stop import Stop
 
 Context = Callable[..., dict[str, Any]]
 

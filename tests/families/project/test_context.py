@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from crewhall.app import Hub, Stop
+from crewhall.app import Hub
 from crewhall.errors import InvalidState
 from crewhall.outside.tokens import count
+from crewhall.stop import Stop
 from tests.families.project.contexts import Context, context_caller, lines, reason
 from tests.families.work.repositories import Watch
 from tests.outside.repos import commit, git, make_repository

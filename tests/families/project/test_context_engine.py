@@ -14,13 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crewhall.app import Call, Hub, Stop
+from crewhall.app import Call, Hub
 from crewhall.cache import Kept, mark
 from crewhall.errors import Cancelled, InvalidInput, Unavailable
 from crewhall.families.all import registry
-from crewhall.families.project.context import SECONDS
+from crewhall.families.project.context import SECONDS, SLOTS
+from crewhall.families.project.family import project
 from crewhall.families.project.tools_context import get_project_context
 from crewhall.outside.tokens import count
+from crewhall.stop import Stop
 from crewhall.tool import Family, Registry, Told
 from tests.conftest import eventually, settings_for
 from tests.families.project.contexts import context_caller, lines, reason
@@ -32,7 +34,7 @@ class SourceHub:
     """A hub whose sources a test makes up."""
 
     def __init__(self, home: Path) -> None:
-        self.family = Family("lab", "For tests.", "crewhall.families.project")
+        self.family = Family("lab", "For tests.", "crewhall.families.project", states=project.states)
         self.family.tool("get_project_context", long=True)(get_project_context)
         self.home = home
         self.hubs: list[Hub] = []
@@ -93,7 +95,7 @@ def test_sources_that_stay_stuck_do_not_pile_up_and_their_places_come_back(
 
     source_hub.source("stuck", stuck)
     hub = source_hub.hub()
-    hub.asking = threading.BoundedSemaphore(2)
+    hub._states[SLOTS] = threading.BoundedSemaphore(2)
     with ThreadPoolExecutor(5) as pool:
         bodies = list(pool.map(lambda _: context_caller(hub)(tmp_path, stop=Stop(0.5)), range(5)))
     assert {reason(body, "stuck") for body in bodies} == {"it took too long"} and len(begun) == 2

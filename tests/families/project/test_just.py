@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from crewhall.app import Hub, Origin, Stop
+from crewhall.app import Hub, Origin
 from crewhall.errors import Cancelled, Failure, Forbidden, InvalidInput, InvalidState, NotFound, PathOutsideRoot
 from crewhall.identity import OPERATOR
 from crewhall.outside.repository_paths import identity_of
+from crewhall.stop import Stop
 from tests.conftest import eventually
-from tests.outside.marks import with_variable
+from tests.outside.descendants import marked_environment
 from tests.sizes import size
 
 pytestmark = [pytest.mark.parametrize("database", ["sqlite"], indirect=True), pytest.mark.slow]
@@ -92,7 +93,7 @@ def run(make_hub: Callable[..., Hub], root: Path, monkeypatch: pytest.MonkeyPatc
             **more,
         )
 
-    with with_variable() as (env, alive):
+    with marked_environment() as (env, alive):
         for name, value in env.items():
             monkeypatch.setenv(name, value)
         yield ask

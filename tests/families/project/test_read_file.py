@@ -14,7 +14,7 @@ from crewhall.errors import Failure, Forbidden, InvalidInput, LimitExceeded, Pat
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from crewhall.outside.repository_paths import identity_of
-from tests.outside.test_files_races import swapped
+from tests.outside.test_files_races import keep_swapping
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 Read = Callable[..., dict[str, Any]]
@@ -155,7 +155,7 @@ def test_reads_through_the_door_while_a_parent_is_swapped_for_a_link(read: Read,
     (outside / "a.py").write_text("secret")
     (root / "lure").symlink_to(outside)
     seen: Counter[str] = Counter()
-    with swapped(root / "src", root / "lure", "exchange"):
+    with keep_swapping(root / "src", root / "lure", "exchange"):
         for _ in range(1500):
             try:
                 seen[read("src/a.py")["content"]] += 1

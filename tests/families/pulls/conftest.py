@@ -11,15 +11,16 @@ from typing import Any
 
 import pytest
 
-from crewhall.app import NOWHERE, Hub, Origin, Progress, Stop
+from crewhall.app import NOWHERE, Hub, Origin, Progress
 from crewhall.errors import Failure
 from crewhall.fakehosts.faults import Fault
-from crewhall.fakehosts.gitea import Gitea
-from crewhall.fakehosts.github import GitHub
+from crewhall.fakehosts.gitea import FakeGitea
+from crewhall.fakehosts.github import FakeGitHub
 from crewhall.fakehosts.host import Exchange
-from crewhall.fakehosts.state import Repository
+from crewhall.fakehosts.state import FakeRepository
 from crewhall.families.all import registry
 from crewhall.identity import Actor
+from crewhall.stop import Stop
 from crewhall.store.transaction import Row
 from tests.conftest import BOTH, Clock, settings_for
 from tests.families.work.halls import sql
@@ -37,7 +38,7 @@ BRANCH = "claude-ops/check/add-jellyfin-health"
 
 on_both = pytest.mark.parametrize("database", BOTH, indirect=True)
 on_github = pytest.mark.parametrize("kind", ["github"], indirect=True)
-Host = GitHub | Gitea
+Host = FakeGitHub | FakeGitea
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 def fake_host(kind: str, token: str | None = None) -> Host:
-    return (GitHub if kind == "github" else Gitea)({token or TOKENS[kind]: "octocat"})
+    return (FakeGitHub if kind == "github" else FakeGitea)({token or TOKENS[kind]: "octocat"})
 
 
 @pytest.fixture
@@ -83,7 +84,7 @@ class Site:
         self._numbers = itertools.count(1)
 
     @property
-    def repo(self) -> Repository:
+    def repo(self) -> FakeRepository:
         return self.host.repositories[(self.owner, self.name)]
 
     def move_to_new_repository(self) -> "Site":

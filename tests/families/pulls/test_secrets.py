@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from crewhall.app import NOWHERE, Call, Hub, Origin, Stop
+from crewhall.app import NOWHERE, Call, Hub, Origin
 from crewhall.edges.hub.logs import set_up as set_up_logs
 from crewhall.errors import Failure
 from crewhall.families.pulls.providers import accesses, host
 from crewhall.identity import operator_token
+from crewhall.stop import Stop
 from tests.families.pulls.conftest import BRANCH, PERSON, TOKENS, Both, Site, bridge, set_up
 from tests.families.work.halls import everything, sql
 

@@ -11,8 +11,8 @@ import pytest
 
 from crewhall.app import Hub, Tick
 from crewhall.families.all import registry
+from crewhall.families.pulls.chores import settle_all
 from crewhall.families.pulls.journal import FORGET_MS, taken
-from crewhall.families.pulls.recovery import settle_all
 from crewhall.store.transaction import Row
 from tests.conftest import Clock, eventually, settings_for
 from tests.contract.writer import SERVER

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crewhall.app import Stop, Tick
+from crewhall.app import Tick
 from crewhall.errors import Failure
 from crewhall.fakehosts.host import Exchange
-from crewhall.families.pulls.recovery import settle_all
+from crewhall.families.pulls.chores import settle_all
+from crewhall.stop import Stop
 from crewhall.store.transaction import Row
 from tests.conftest import Clock, eventually
 from tests.families.pulls.conftest import BRANCH, FILE, PREFIX, Site, writes

@@ -10,7 +10,7 @@ import pytest
 from crewhall.app import Hub
 from crewhall.errors import InvalidInput
 from crewhall.families.all import registry
-from crewhall.families.work import inbox
+from crewhall.families.work.message import inbox
 from crewhall.identity import OPERATOR, new_id
 from tests.conftest import Clock, settings_for
 from tests.families.work.halls import HOW, PLAN, Ask, finish, move, new_workflow, planned, register, task

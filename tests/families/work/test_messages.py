@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from crewhall.app import Hub, Tick
 from crewhall.errors import Forbidden, InvalidInput, NotFound
-from crewhall.families.work.model_message import URGENCY
+from crewhall.families.work.message.model import URGENCY
 from crewhall.identity import Actor
 from crewhall.store.transaction import Row
 from tests.conftest import Agent, Clock

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from crewhall.app import Hub
-from crewhall.families.work.model_task import TASK_STATUSES
+from crewhall.families.work.task.model import TASK_STATUSES
 from tests.conftest import Agent, Clock
 from tests.families.work.halls import (
     Ask,

@@ -18,8 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from crewhall.app import Hub
 from crewhall.errors import Failure, InvalidInput
 from crewhall.families.all import registry
-from crewhall.families.work.model_task import TASK_STATUSES
-from crewhall.families.work.rules_plan import MINUTES
+from crewhall.families.work.task.model import TASK_STATUSES
+from crewhall.families.work.workflow.rules_plan import MINUTES
 from crewhall.identity import OPERATOR
 from crewhall.store.transaction import Row
 from tests.conftest import Agent, Clock, settings_for

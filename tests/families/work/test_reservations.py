@@ -14,7 +14,7 @@ import pytest
 
 from crewhall.app import Hub, Origin
 from crewhall.errors import Failure
-from crewhall.families.work.rules_file import MOST_RESERVED
+from crewhall.families.work.reservation.rules import MOST_RESERVED
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Clock
 from tests.families.work.claiming import ask, refusal, registered, rows

@@ -4,16 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crewhall.bounded import LIST_BYTES, page, stored
 from crewhall.errors import InvalidInput, LimitExceeded
-from crewhall.families.work.model import Repository
-from crewhall.families.work.rules import (
-    METADATA_BYTES,
-    page,
-    refuse_more_agents,
-    repository_path,
-    status_after_beat,
-)
-from crewhall.families.work.texts import LIST_BYTES, stored
+from crewhall.families.work.agent.rules import METADATA_BYTES, refuse_more_agents, status_after_beat
+from crewhall.families.work.repository.model import Repository
+from crewhall.families.work.repository.rules import repository_path
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crewhall.errors import InvalidInput, LimitExceeded
-from crewhall.families.work.rules_file import MOST_RESERVED, Ground, meet, refuse_more_reserved, reserved_path
+from crewhall.families.work.reservation.rules import MOST_RESERVED, Ground, meet, refuse_more_reserved, reserved_path
 
 TOPS = ("/home/ada/fix", "/srv/app")
 

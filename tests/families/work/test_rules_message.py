@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crewhall.bounded import WHOLE_BYTES
 from crewhall.errors import Forbidden, InvalidInput, NotFound
-from crewhall.families.work.rules_message import (
+from crewhall.families.work.message.rules import (
     LISTED_BYTES,
     LISTED_LETTERS,
     LISTED_MOST,
@@ -27,7 +28,6 @@ from crewhall.families.work.rules_message import (
     total,
     undelivered,
 )
-from crewhall.families.work.texts import WHOLE_BYTES
 from crewhall.identity import OPERATOR, Actor
 
 ADA = Actor("agent", "ag_ada")

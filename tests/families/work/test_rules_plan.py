@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crewhall.errors import InvalidInput
-from crewhall.families.work.rules_plan import MINUTES, NAMED, Step, refuse_misnamed, standings
+from crewhall.families.work.workflow.rules_plan import MINUTES, NAMED, Step, refuse_misnamed, standings
 from tests.sizes import size
 
 FOR_EVER = "these tasks would wait for each other for ever: "

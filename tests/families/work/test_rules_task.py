@@ -9,17 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewhall.errors import Failure, InvalidInput, InvalidState, InvalidTransition, TaskBlocked
-from crewhall.families.work.model_task import TASK_STATUSES, TaskStatus, WorkflowStatus, shown_status
-from crewhall.families.work.rules_task import (
-    overlap,
+from crewhall.families.work.claim.rules import refuse_incapable, refuse_unclaimable, stale
+from crewhall.families.work.task.model import TASK_STATUSES, TaskStatus, shown_status
+from crewhall.families.work.task.rules import refuse_task_step
+from crewhall.families.work.workflow.model import WorkflowStatus
+from crewhall.families.work.workflow.rules import (
+    Reach,
     recommended,
-    refuse_incapable,
     refuse_not_running,
-    refuse_task_step,
-    refuse_unclaimable,
     refuse_workflow_step,
     remaining_ms,
-    stale,
 )
 
 WORKFLOW_STATUSES: tuple[str, ...] = get_args(WorkflowStatus)
@@ -153,6 +152,10 @@ def test_a_stale_writer_hears_who_holds_the_task_at_which_epoch() -> None:
     assert "held by ag_2, at epoch 7" in held.message
     assert held.fields == {"current_epoch": 7, "claimed_by": "ag_2"}
     assert "blocked and held by no one" in stale(task("pending", 1)).message
+
+
+def overlap(ours: list[str], theirs: list[str]) -> bool:
+    return Reach(ours).meets(Reach(theirs))
 
 
 @pytest.mark.parametrize(

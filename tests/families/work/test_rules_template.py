@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewhall.errors import InvalidInput, LimitExceeded
-from crewhall.families.work.model_task import PlannedTask
-from crewhall.families.work.model_template import MOST_VARIABLES, Definition, TemplateVariable
-from crewhall.families.work.rules_template import (
+from crewhall.families.work.task.model import PlannedTask
+from crewhall.families.work.template.model import MOST_VARIABLES, Definition, TemplateVariable
+from crewhall.families.work.template.rules import (
     MOST_BYTES,
     as_written,
     chosen,

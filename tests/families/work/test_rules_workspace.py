@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewhall.errors import Failure
-from crewhall.families.work.rules_workspace import branch_for, refuse_end, refuse_others_place, refuse_place
+from crewhall.families.work.workspace.rules import branch_for, refuse_end, refuse_others_place, refuse_place
 from crewhall.identity import OPERATOR, Actor
 
 NAMES = [

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from crewhall.app import Hub
-from crewhall.families.work.summary import LISTED, TOKENS
+from crewhall.families.work.context.summary import LISTED, TOKENS
 from tests.conftest import Clock
 from tests.families.work.claiming import claim, registered
 from tests.families.work.halls import PLAN, Ask, code_of, finish, listed, move, new_workflow, planned, task

@@ -7,8 +7,9 @@ import pytest
 
 from crewhall.app import Hub
 from crewhall.errors import InvalidInput, InvalidState, InvalidTransition, NotFound
-from crewhall.families.work.model_task import TASK_STATUSES, CheckpointType
-from crewhall.families.work.rules_task import TASK_NEXT
+from crewhall.families.work.checkpoint.model import CheckpointType
+from crewhall.families.work.task.model import TASK_STATUSES
+from crewhall.families.work.task.rules import TASK_NEXT
 from tests.conftest import Agent, Clock
 from tests.families.work.halls import (
     HOW,

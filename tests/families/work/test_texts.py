@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crewhall.bounded import CARGO_BYTES, _share, cut, fitting, short_list, stored
 from crewhall.errors import InvalidInput
-from crewhall.families.work.model import Repository
-from crewhall.families.work.texts import CARGO_BYTES, _share, cut, fitting, short_list, stored
+from crewhall.families.work.repository.model import Repository
 
 NASTY = ["a", '"', "\\", "\n", "\x01", "\x1f", "\x7f", "é", "漢", "😀", "\u2028", "\ud7ff"]
 texts = st.text(st.sampled_from(NASTY), max_size=300) | st.text(max_size=100)

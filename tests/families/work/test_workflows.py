@@ -10,7 +10,7 @@ import pytest
 
 from crewhall.app import Hub, Origin
 from crewhall.errors import InvalidInput, InvalidState, InvalidTransition, LimitExceeded, NotFound
-from crewhall.families.work.model_task import SourceType, WorkflowStatus
+from crewhall.families.work.workflow.model import SourceType, WorkflowStatus
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Clock
 from tests.families.work.halls import (

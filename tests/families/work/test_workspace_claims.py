@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from crewhall.app import Hub, Stop
+from crewhall.app import Hub
 from crewhall.identity import OPERATOR
+from crewhall.stop import Stop
 from tests.conftest import Agent
 from tests.families.work.halls import code_of, finish, newest, register, task
 from tests.families.work.repositories import Body, Site, Watch, edited

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from crewhall.app import Hub, Stop
+from crewhall.app import Hub
 from crewhall.errors import TimedOut
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
+from crewhall.stop import Stop
 from tests.conftest import Clock, settings_for
 from tests.contract.writer import PATIENCE, SERVER
 from tests.families.work.claiming import pass_time

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from crewhall.app import Hub, Origin, Progress, Stop
+from crewhall.app import Hub, Origin, Progress
 from crewhall.config import Settings
 from crewhall.edges.bridge.hub_socket import directory_told, told_variables
 from crewhall.edges.http.feed import PAGE, WAIT_SECONDS, newest_event
@@ -17,8 +17,9 @@ from crewhall.edges.hub import dispatch, logs
 from crewhall.edges.web.pages import make_link
 from crewhall.errors import Forbidden
 from crewhall.families.all import registry
-from crewhall.families.work.model import Event
+from crewhall.families.work.event.model import Event
 from crewhall.identity import OPERATOR, Credentials
+from crewhall.stop import Stop
 from crewhall.store.copy import backup, restore
 from crewhall.store.events import events_after, wait_for_event
 from crewhall.store.open import open_store

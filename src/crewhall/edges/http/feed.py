@@ -26,7 +26,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from crewhall.edges.http.guard import credentials
 from crewhall.edges.hub.dispatch import Door
 from crewhall.errors import Failure, InvalidInput
-from crewhall.families.work.model import Event
+from crewhall.families.work.event.model import Event
 from crewhall.store.events import events_after, pruned_through, wait_for_event
 from crewhall.store.transaction import Row, Store, Tx
 

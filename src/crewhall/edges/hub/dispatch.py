@@ -13,10 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from crewhall.app import NOWHERE, Hub, Origin, Stop
+from crewhall.app import NOWHERE, Hub, Origin
 from crewhall.edges.hub.threads import Apart, Job, Threads
 from crewhall.errors import Failure, Internal, TimedOut, Unavailable
 from crewhall.identity import Actor, Credentials
+from crewhall.stop import Stop
 
 log = logging.getLogger(__name__)
 ResultT = TypeVar("ResultT")

@@ -42,7 +42,7 @@ from mcp_types import (
 from mcp_types import Prompt as McpPrompt
 from pydantic import BaseModel
 
-from crewhall.app import refuse_unfit
+from crewhall.app import refuse_unstorable
 from crewhall.declaration import WORD, Declared
 from crewhall.edges.cli.arguments import typed
 from crewhall.edges.hub.dispatch import Door
@@ -166,7 +166,7 @@ def values(declared: Declared, texts: Mapping[str, str]) -> dict[str, Any]:
 def refusals(params: BaseModel) -> Iterator[None]:
     """What is refused inside, or holds text that no wire can, leaves as a protocol error."""
     try:
-        refuse_unfit(params.model_dump())
+        refuse_unstorable(params.model_dump())
         yield
     except Failure as failure:
         raise refused(failure, failure.body()) from None

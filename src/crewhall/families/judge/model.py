@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from crewhall.families.work.texts import fitting
+from crewhall.bounded import fitting
 from crewhall.store.transaction import Row
 from crewhall.tool import Result
 

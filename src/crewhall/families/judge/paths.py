@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from crewhall.app import Call
 from crewhall.errors import Failure, Forbidden, InvalidInput, LimitExceeded, NotFound, PathOutsideRoot
 from crewhall.families.judge.rules_prompt import InputFile
+from crewhall.families.project.open_worktrees import refuse_no_project, served_above
 from crewhall.families.project.root import root_of
 from crewhall.families.project.rules_file import refuse_secret_name, text_of
-from crewhall.outside.files import Found, Top, opened, pieces
+from crewhall.outside.files import Found, Top, open_root, pieces
 from crewhall.outside.repository_paths import working_tree
-from crewhall.serving import refuse_unfit, served_above
 
 DOCUMENT_BYTES = 256 * 1024  # of a contract, a proposal, a report, a rebuttal
 PLAIN = re.compile(r"[A-Za-z0-9._@+/-]{1,200}")  # a directory's path below the root, in which the CLI may run
@@ -58,7 +58,7 @@ class InputDirectory:
 
     def below(self, call: Call, directory: str) -> "InputDirectory":
         """This directory, narrowed to one below it."""
-        with opened(self.root) as top, top.directory(self.resolve(directory)) as target:
+        with open_root(self.root) as top, top.directory(self.resolve(directory)) as target:
             refuse_secret_name(target.path, call.settings["project.allow"])
             if not PLAIN.fullmatch(target.path):
                 raise InvalidInput(
@@ -109,7 +109,7 @@ def _innermost_root(call: Call, path: str) -> str | None:
     for one in sorted({str(row["path"]) for row in rows if row is not None}, key=len, reverse=True):
         root = os.path.realpath(one)
         if os.path.isdir(root) and working_tree(root) == root:
-            refuse_unfit(root, call.settings.home)
+            refuse_no_project(root, call.settings.home)
             return root
     return None
 
@@ -126,7 +126,7 @@ def _is_in(path: str, root: str) -> bool:
 
 def read(call: Call, directory: InputDirectory, path: str) -> InputFile:
     """A file that must be there and be text. Raises what the sandbox raises, Forbidden, LimitExceeded, InvalidInput."""
-    with opened(directory.root) as top, top.file(directory.resolve(path)) as file:
+    with open_root(directory.root) as top, top.file(directory.resolve(path)) as file:
         refuse_secret_name(file.path, call.settings["project.allow"])
         data, digest = _content(call, file, DOCUMENT_BYTES)
     if data is None:
@@ -141,7 +141,7 @@ def input_files(call: Call, directory: InputDirectory, paths: Sequence[str], *, 
     """
     left = int(call.settings["judge.prompt_bytes"])
     files: list[InputFile] = []
-    with opened(directory.root) as top:
+    with open_root(directory.root) as top:
         for path in dict.fromkeys(paths):
             files.append(_input_file(call, top, directory, path, left, may_be_gone))
             left -= len((files[-1].text or "").encode())

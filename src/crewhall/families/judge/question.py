@@ -21,7 +21,7 @@ from crewhall.families.judge.report_files import ReportDirectory
 from crewhall.families.judge.rules_prompt import InputFile, prompt_of
 from crewhall.families.project.hostile_git import GitSetup, run_git, setup_at
 from crewhall.families.project.rules_git import StatusEntry, status_in
-from crewhall.outside.claude import Cli, Said, manner
+from crewhall.outside.claude import ClaudeReply, Cli, manner
 from crewhall.store.transaction import Row
 
 # A repository's own settings may not make git look less closely.
@@ -101,7 +101,7 @@ class ReviewRun:
     question: MenuQuestion
     tree: TreeState
     cli: Cli
-    reply: Said = field(default_factory=lambda: Said(None))
+    reply: ClaudeReply = field(default_factory=lambda: ClaudeReply(None))
     has_moved: bool = False  # files that the prompt names
     has_tree_moved: bool = False
 

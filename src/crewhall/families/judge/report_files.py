@@ -18,8 +18,8 @@ from crewhall.errors import Failure, InvalidState
 from crewhall.families.judge.paths import InputDirectory
 from crewhall.families.judge.rules_report import JSON, MD
 from crewhall.families.project.rules_file import refuse_secret_name
-from crewhall.outside.files import opened
-from crewhall.outside.writing import made, put, take_away
+from crewhall.outside.files import open_root
+from crewhall.outside.writing import make_directory, put, take_away
 
 WRITING = threading.Lock()  # a pair of files is written or removed as one
 WRITTEN: Counter[str] = Counter()  # how often, by directory, since this process began
@@ -53,7 +53,7 @@ def report_directory(call: Call, directory: InputDirectory, report_dir: str) -> 
     Raises PathOutsideRoot, Forbidden for what is git's own, and what else the sandbox raises.
     """
     fit = partial(refuse_secret_name, allow=call.settings["project.allow"])
-    with opened(directory.root) as top, made(top, directory.resolve(report_dir), fit) as target:
+    with open_root(directory.root) as top, make_directory(top, directory.resolve(report_dir), fit) as target:
         return ReportDirectory(directory, report_dir, target.path)
 
 
@@ -80,7 +80,7 @@ def empty_during(reports: ReportDirectory) -> Iterator[None]:
 
 def _clear(reports: ReportDirectory) -> bool:
     """Remove the report files; False when one of them can't be removed."""
-    with contextlib.suppress(Failure), opened(reports.parent.root) as top, top.directory(reports.path) as directory:
+    with contextlib.suppress(Failure), open_root(reports.parent.root) as top, top.directory(reports.path) as directory:
         gone = [take_away(directory, name) for name in (MD, JSON)]
         return all(gone)
     return True
@@ -91,7 +91,7 @@ def write(reports: ReportDirectory, files: Mapping[str, bytes]) -> str | None:
     with WRITING:
         WRITTEN[reports.absolute] += 1
         try:
-            with opened(reports.parent.root) as top, top.directory(reports.path) as directory:
+            with open_root(reports.parent.root) as top, top.directory(reports.path) as directory:
                 for name, data in files.items():
                     put(directory, name, data)
         except Failure as failure:

@@ -15,7 +15,7 @@ from crewhall.families.judge.rules_answer import UnreadableAnswer, ruling_in
 from crewhall.families.judge.rules_prompt import visible
 from crewhall.families.judge.rules_secret import without_secrets
 from crewhall.families.work.lookup import locked
-from crewhall.families.work.workflow_halt import halt
+from crewhall.families.work.workflow.halt import halt
 from crewhall.identity import new_id
 from crewhall.store.transaction import Row, Tx
 

@@ -16,22 +16,25 @@ from itertools import chain
 
 from crewhall.app import Call
 from crewhall.errors import Failure, InvalidInput
+from crewhall.families.judge.family import REVIEWS
 from crewhall.families.judge.question import MenuQuestion, ReviewResult, ReviewRun, tree_at
 from crewhall.families.judge.report_files import empty_during, write
 from crewhall.families.judge.report_store import find_cached, store
 from crewhall.families.judge.rules_prompt import visible
 from crewhall.families.judge.rules_report import report_files
-from crewhall.outside.claude import Cli, Said, ask, program
-from crewhall.outside.files import opened, way_to
+from crewhall.outside.claude import ClaudeReply, Cli, ask, program
+from crewhall.outside.files import open_root, way_to
+from crewhall.stop import Stop
 
 PROGRESS_SECONDS = 5.0  # between two reports of progress
 Make = Callable[[], MenuQuestion]
 
 
-class ProgressStop:
+class ProgressStop(Stop):
     """A call's stop that also reports, whenever it is checked, how long the CLI has been running."""
 
     def __init__(self, call: Call, limit: float) -> None:
+        super().__init__()
         self._call, self._limit = call, limit
         self._began, self._reported = time.monotonic(), 0.0
         self._every = min(PROGRESS_SECONDS, call.settings["tool.progress"] / 2)
@@ -44,7 +47,7 @@ class ProgressStop:
             message = f"Claude has been at it for {seconds:.0f} s of at most {self._limit:.0f} s"
             self._call.progress(time.perf_counter() - self._call.started_at, None, message)
 
-    def wait(self, seconds: float, /) -> None:
+    def wait(self, seconds: float) -> None:
         self.check()
         self._call.stop.wait(seconds)
 
@@ -69,7 +72,7 @@ def _find_or_run(call: Call, make: Make, question: MenuQuestion) -> ReviewResult
     cached = find_cached(call, run, cache_key)
     if cached is not None:
         return cached
-    with call.hub.judging.turn(cache_key or call.id, call.stop, partial(_report_position, call)) as has_waited:
+    with call.state(REVIEWS).turn(cache_key or call.id, call.stop, partial(_report_position, call)) as has_waited:
         if has_waited:  # files may be others by now
             run = _prepare(call, make, question)
             cache_key = None if question.is_fresh else run.cache_key
@@ -97,10 +100,10 @@ def _run(call: Call, make: Make, run: ReviewRun) -> ReviewRun:
     return replace(run, reply=reply, has_moved=has_moved, has_tree_moved=tree != run.tree)
 
 
-def _run_cli(call: Call, cli: Cli, question: MenuQuestion) -> Said:
+def _run_cli(call: Call, cli: Cli, question: MenuQuestion) -> ClaudeReply:
     """Run the CLI in the question's directory. Report files that the CLI itself writes, also late ones, are removed."""
     reports = nullcontext() if question.reports is None else empty_during(question.reports)
-    with reports, opened(question.directory.root) as top, top.directory(question.directory.inside) as directory:
+    with reports, open_root(question.directory.root) as top, top.directory(question.directory.inside) as directory:
         stop, where = ProgressStop(call, question.seconds), way_to(directory, question.directory.path)
         return ask(cli, question.prompt, cwd=where, seconds=question.seconds, stop=stop)
 

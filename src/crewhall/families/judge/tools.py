@@ -6,9 +6,10 @@ from pydantic import Field
 from pydantic_core import from_json
 
 from crewhall.app import Call
+from crewhall.bounded import cut, page
 from crewhall.errors import InvalidState, NotFound, Unavailable
 from crewhall.families.judge.contract import contract_at, workflow_of
-from crewhall.families.judge.family import judge
+from crewhall.families.judge.family import REVIEWS, judge
 from crewhall.families.judge.menu import AUDIT, CONFLICT, PROPOSAL, REVIEW
 from crewhall.families.judge.model import (
     Audit,
@@ -44,8 +45,6 @@ from crewhall.families.judge.report_files import report_directory
 from crewhall.families.judge.report_store import TIMED_OUT
 from crewhall.families.judge.rules_report import JSON, MD, markdown
 from crewhall.families.judge.run import answer, cli_of
-from crewhall.families.work.rules import page
-from crewhall.families.work.texts import cut
 from crewhall.outside.claude import version
 
 COORDINATORS: dict[str, Any] = {"who": ("operator", "coordinator"), "profiles": ("coordinator",)}  # seed 004 §4
@@ -204,7 +203,7 @@ def claude_health(call: Call) -> JudgeHealth:
     except (Unavailable, InvalidState) as failure:
         call.stop.check()
         error = f"{failure.message}. {failure.hint}"
-    running, waiting = call.hub.judging.standing
+    running, waiting = call.state(REVIEWS).standing
     return JudgeHealth(
         available=error is None,
         version=reported,

@@ -13,15 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 
-from crewhall.app import Call, Part
+from crewhall.app import Call
 from crewhall.errors import Failure, InvalidInput, TimedOut
+from crewhall.families.project.family import ANSWERS, project
 from crewhall.families.project.model_context import Missing, ProjectContext
 from crewhall.families.project.rules_context import SourceText, fit, plain, visible
-from crewhall.outside.files import opened
+from crewhall.outside.files import open_root
+from crewhall.stop import Part
 from crewhall.tool import Source, Told
 
 SECONDS = 5.0  # after which nobody waits for a source any more
 THREADS = 6
+AT_ONCE = 48
 TICK = 0.05
 TOO_LONG = "it took too long"
 
@@ -36,6 +39,8 @@ class SourceResult:
     reason: str = ""
 
 
+# Threads that query sources. One that is stuck keeps its place, so that they don't pile up.
+SLOTS = project.state(lambda _: threading.BoundedSemaphore(AT_ONCE))
 LATE = SourceResult(None, TOO_LONG)
 
 
@@ -45,9 +50,9 @@ def context_of(call: Call, root: str, names: Sequence[str] | None, most: int) ->
     Raises InvalidInput for an unknown source, InvalidState when the worktree is gone, and what stops the call.
     """
     sources = select_sources(call.hub.registry.sources, names)
-    with opened(root):  # one that is gone is no worktree that has nothing to say
+    with open_root(root):  # one that is gone is no worktree that has nothing to say
         pass
-    with call.hub.kept.during(call.id):
+    with call.state(ANSWERS).during(call.id):
         results = run_sources(call, root, sources)
     texts, missing = [], []
     for source in sources:
@@ -92,7 +97,7 @@ def _run_waiting(
     look: Call, root: str, waiting: deque[Source], finished: "SimpleQueue[tuple[str, SourceResult]]"
 ) -> None:
     """In a thread: run one waiting source after the other, as long as there is time."""
-    if not look.hub.asking.acquire(timeout=SECONDS):
+    if not look.state(SLOTS).acquire(timeout=SECONDS):
         return
     try:
         while waiting and look.stop.seconds_left:
@@ -101,7 +106,7 @@ def _run_waiting(
     except IndexError:  # another thread was quicker
         pass
     finally:
-        look.hub.asking.release()
+        look.state(SLOTS).release()
 
 
 def _run_source(look: Call, root: str, source: Source) -> SourceResult:

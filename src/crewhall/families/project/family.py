@@ -1,5 +1,6 @@
 """The family's name, under which its tools declare themselves."""
 
+from crewhall.cache import Kept
 from crewhall.tool import Family
 
 project = Family(
@@ -7,3 +8,5 @@ project = Family(
     "One worktree's files, context and `just` tasks, and the servers of open worktrees.",
     "crewhall.families.project",
 )
+
+ANSWERS = project.state(lambda _: Kept())  # what git and others said of a worktree, while it is still true

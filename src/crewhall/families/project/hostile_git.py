@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 
 from crewhall.app import Call
 from crewhall.errors import Failure, InvalidState, NotFound
+from crewhall.families.project.family import ANSWERS
 from crewhall.families.project.rules_config import (
     ATTRIBUTES,
     EXCLUDES,
@@ -35,7 +36,7 @@ from crewhall.families.project.rules_config import (
     settings_in,
 )
 from crewhall.families.project.rules_git import GitStatus, StatusEntry, status_in
-from crewhall.outside.files import opened
+from crewhall.outside.files import open_root
 from crewhall.outside.git import git, refusal
 from crewhall.outside.hostile_repository import leads_to
 from crewhall.outside.repository_paths import place_of
@@ -149,7 +150,9 @@ def layout_of(root: str) -> GitLayout:
 
 def status_of(call: Call, root: str) -> WorktreeStatus:
     """The worktree's status. Within one call git runs once, and every caller gets the same result."""
-    return call.hub.kept.once((call.id, "status", root), lambda: _read_status(call, setup_at(call, root)), call.stop)
+    return call.state(ANSWERS).once(
+        (call.id, "status", root), lambda: _read_status(call, setup_at(call, root)), call.stop
+    )
 
 
 def _read_status(call: Call, setup: GitSetup) -> WorktreeStatus:
@@ -166,7 +169,7 @@ def setup_at(call: Call, root: str) -> GitSetup:
 
     Raises InvalidState when it is in no working tree, or in one of another repository's making.
     """
-    return call.hub.kept.once((call.id, "setup", root), lambda: _setup(call, layout_of(root)), call.stop)
+    return call.state(ANSWERS).once((call.id, "setup", root), lambda: _setup(call, layout_of(root)), call.stop)
 
 
 def _setup(call: Call, layout: GitLayout) -> GitSetup:
@@ -255,7 +258,7 @@ def _with_values(values: Mapping[str, str]) -> dict[str, str]:
 def _read(directory: str, name: str) -> str | None:
     """A small file of git's own, empty when there is none; None for what is long, or a link that leads elsewhere."""
     try:
-        with opened(directory) as top, top.file(name) as file:
+        with open_root(directory) as top, top.file(name) as file:
             data = os.read(file.descriptor, FILE_BYTES)
             return os.fsdecode(data) if len(data) < FILE_BYTES else None
     except NotFound:

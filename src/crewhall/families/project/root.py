@@ -10,8 +10,8 @@ import os
 
 from crewhall.app import Call, Origin
 from crewhall.errors import Forbidden, InvalidState
+from crewhall.families.project.open_worktrees import refuse_no_project, refuse_undecodable, served_above
 from crewhall.outside.repository_paths import identity_of, working_tree
-from crewhall.serving import refuse_undecodable, refuse_unfit, served_above
 
 
 def root_of(call: Call) -> str:
@@ -31,7 +31,7 @@ def root_of(call: Call) -> str:
     if call.actor.kind != "operator" and call.edge != "bridge":
         return _served_root(call, directory)
     root = working_tree(directory)
-    refuse_unfit(root, call.settings.home)
+    refuse_no_project(root, call.settings.home)
     return root
 
 

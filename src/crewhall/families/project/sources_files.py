@@ -11,7 +11,7 @@ from crewhall.app import Call
 from crewhall.errors import Failure, NotFound
 from crewhall.families.project.family import project
 from crewhall.families.project.rules_file import Text, refuse_secret_name, refuse_secret_text, text_of
-from crewhall.outside.files import Found, Top, opened
+from crewhall.outside.files import Found, Top, open_root
 from crewhall.tool import Told
 
 HEAD_BYTES = 256 * 1024  # of a file that are looked at
@@ -99,7 +99,7 @@ def _join_heads(heads: Sequence[FileHead], none: str) -> Told:
 
 def _heads(call: Call, root: str, names: Sequence[str], lines: int) -> list[FileHead]:
     """The beginnings of the files of these names, in any case, that are there and may be read."""
-    with opened(root) as top:
+    with open_root(root) as top:
         with top.directory(".") as directory:
             there = {name.lower(): name for name in sorted(os.listdir(directory.descriptor), reverse=True)}
         wanted = [there.get(name, name) for name in names if name in there or "/" in name]

@@ -11,11 +11,11 @@ from collections.abc import Hashable, Iterator
 from crewhall.app import Call
 from crewhall.cache import mark
 from crewhall.errors import InvalidState, Unavailable
-from crewhall.families.project.family import project
+from crewhall.families.project.family import ANSWERS, project
 from crewhall.families.project.hostile_git import GitSetup, WorktreeStatus, layout_of, run_git, setup_at, status_of
 from crewhall.families.project.rules_git import StatusEntry, changed_files_in, diff_lines, head_lines, tally
 from crewhall.families.project.rules_tree import Tree, apply_changes, tree_lines, tree_of
-from crewhall.outside.files import opened
+from crewhall.outside.files import open_root
 from crewhall.tool import Told
 
 ENTRIES, COMMITS = 400, 20
@@ -53,7 +53,7 @@ def changes(call: Call, root: str) -> Told:
     entries = worktree.status.of("staged", "changed", "conflicted")
     if not entries:
         raise InvalidState("no file that git knows is changed", hint="The section git shows untracked files.")
-    lines = call.hub.kept.of((root, "changes"), _mark(worktree, entries), lambda: list(_diffs(call, worktree)))
+    lines = call.state(ANSWERS).of((root, "changes"), _mark(worktree, entries), lambda: list(_diffs(call, worktree)))
     return Told(lines[:ENTRIES], max(0, len(lines) - ENTRIES))
 
 
@@ -81,7 +81,7 @@ def _diffs(call: Call, worktree: WorktreeStatus) -> Iterator[str]:
 @project.source("commits", priority=50, weight=8)
 def commits(call: Call, root: str) -> Told:
     """The last commits: id, date, author, subject."""
-    setup, name, cache = setup_at(call, root), (root, "commits"), call.hub.kept
+    setup, name, cache = setup_at(call, root), (root, "commits"), call.state(ANSWERS)
     layout = setup.layout
     ends = mark([os.path.join(layout.common, *names) for names in (["shallow"], ["info", "grafts"])])
     if cache.has(name):  # without an older answer it is not worth to wait for the status, which tells HEAD
@@ -104,7 +104,7 @@ def tree(call: Call, root: str) -> Told:
     """Directories with how many files are in them, and names of files; without what git ignores."""
     try:
         layout = layout_of(root)
-        known = call.hub.kept.of(
+        known = call.state(ANSWERS).of(
             (root, "tree"), mark([layout.index]), lambda: _tracked_tree(call, setup_at(call, root))
         )
         entries = status_of(call, root).status.entries
@@ -134,7 +134,7 @@ def _tracked_tree(call: Call, setup: GitSetup) -> Tree:
 def _walk(call: Call, root: str, why: str) -> Told:
     """The tree as the disk has it, up to some size, without directories that hold much that nobody here wrote."""
     paths: list[str] = []
-    with opened(root) as top, top.directory(".") as start:
+    with open_root(root) as top, top.directory(".") as start:
         for directory, names, files, _ in os.fwalk(".", dir_fd=start.descriptor):
             call.stop.check()
             names[:] = sorted(name for name in names if name[0] != "." and name not in NEVER_WALKED)

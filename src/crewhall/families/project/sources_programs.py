@@ -3,14 +3,15 @@
 from collections.abc import Hashable
 from functools import partial
 
-from crewhall.app import Call, Part
+from crewhall.app import Call
 from crewhall.cache import mark
 from crewhall.errors import NotFound
-from crewhall.families.project.family import project
+from crewhall.families.project.family import ANSWERS, project
 from crewhall.families.project.rules_file import refuse_secret
 from crewhall.outside.docker import SECONDS, containers_of, log_of
 from crewhall.outside.just import Recipe, program, recipes
 from crewhall.outside.justfiles import Check, justfiles
+from crewhall.stop import Part
 from crewhall.tool import Told
 
 RECIPES = 200
@@ -21,7 +22,7 @@ CONTAINERS, LOG_LINES = 6, 20
 def just(call: Call, root: str) -> Told:
     """The recipes of the justfile, with their parameters and what is said of them."""
     check = partial(refuse_secret, allow=call.settings["project.allow"])
-    listed = call.hub.kept.of((root, "just"), _depends(root, check), lambda: recipes(root, check, call.stop))
+    listed = call.state(ANSWERS).of((root, "just"), _depends(root, check), lambda: recipes(root, check, call.stop))
     if not listed:
         raise NotFound("the justfile has no public recipe", hint="Write one.")
     return Told([_line(recipe) for recipe in listed[:RECIPES]], max(0, len(listed) - RECIPES))

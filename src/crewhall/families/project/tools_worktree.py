@@ -9,8 +9,15 @@ from crewhall.app import Call, Tick
 from crewhall.errors import InvalidInput, NotFound
 from crewhall.families.project.family import project
 from crewhall.families.project.model import ClosedWorktree, McpState, OpenWorktree, OpenWorktrees, ToolInfo, WorktreeId
+from crewhall.families.project.open_worktrees import (
+    LISTENER,
+    close_worktree,
+    open_worktree,
+    refuse_no_project,
+    refuse_undecodable,
+    served_above,
+)
 from crewhall.outside.repository_paths import working_tree
-from crewhall.serving import close_worktree, open_worktree, refuse_undecodable, refuse_unfit, served_above
 from crewhall.store.transaction import Look, Row
 from crewhall.tool import OPERATOR
 
@@ -29,7 +36,7 @@ def worktree_open(call: Call, path: Directory | None = None) -> OpenWorktree:
     It stays open until worktree_close, also when the hub is started anew.
     """
     root = _top(_absolute(call, path))
-    refuse_unfit(root, call.settings.home)
+    refuse_no_project(root, call.settings.home)
     with call.begin() as tx:
         row = open_worktree(tx, call.settings.node, root, call.now)
     _settle(call)
@@ -108,8 +115,7 @@ def _require(given: str | None, row: Row | None) -> Row:
 
 
 def _settle(call: Call) -> None:
-    if call.hub.servers is not None:
-        call.hub.servers.settle()
+    call.state(LISTENER).settle()
 
 
 def _get(call: Call, id: str) -> OpenWorktree:
@@ -132,7 +138,7 @@ def _worktree_of(call: Call, row: Row, tools: list[ToolInfo]) -> OpenWorktree:
 
     For another hub's servers only the row counts. In a process without a hub, nothing on this node is served.
     """
-    is_here, servers, clients = row["node"] == call.settings.node, call.hub.servers, None
+    is_here, servers, clients = row["node"] == call.settings.node, call.state(LISTENER).servers, None
     if is_here and servers is not None:
         clients = servers.clients(row["id"])
         is_running = clients is not None
@@ -159,5 +165,4 @@ def _why_not(call: Call) -> str:
 @project.chore("worktrees", everywhere=True)
 def serve_open(tick: Tick) -> None:
     """What others opened or closed, and directories that came or went."""
-    if tick.hub.servers is not None:
-        tick.hub.servers.settle()
+    tick.hub.state(LISTENER).settle()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from crewhall.app import Call, Hub
 from crewhall.errors import Conflict, Unavailable
 from crewhall.identity import new_id
-from crewhall.outside.hosting.model import Pull, Repository
+from crewhall.outside.hosting.model import HostRepository, Pull
 from crewhall.store.transaction import Row, Tx, Work
 
 LEASE_MS = 120_000  # longer than any one request takes
@@ -52,8 +52,8 @@ class Entry:
         return f"Crewhall-Pull: {self.id}"
 
     @property
-    def repository(self) -> Repository:
-        return Repository(self.row["owner"], self.row["name"])
+    def repository(self) -> HostRepository:
+        return HostRepository(self.row["owner"], self.row["name"])
 
     @contextmanager
     def _writing(self) -> Iterator[tuple[Tx, Row]]:
@@ -146,14 +146,14 @@ def second(number: int, url: str, branch: str, why: str) -> Conflict:
     )
 
 
-def left_behind(hub: Hub, host: str, repo: Repository | None = None) -> int:
+def left_behind(hub: Hub, host: str, repo: HostRepository | None = None) -> int:
     """How many pulls are half open on a host, or in one repository there, with nobody at work on them."""
     row = hub.store.one("pulls_left", host=host, now=hub.clock(), **_where(repo))
     assert row is not None
     return int(row["total"])
 
 
-def taken(hub: Hub, host: str, repo: Repository | None, most: int) -> list[Entry]:
+def taken(hub: Hub, host: str, repo: HostRepository | None, most: int) -> list[Entry]:
     """The oldest of them, for the taker alone to settle while its lease lasts."""
     now = hub.clock()
     with hub.store.write(Work("hall", None, now)) as tx:
@@ -162,7 +162,7 @@ def taken(hub: Hub, host: str, repo: Repository | None, most: int) -> list[Entry
     return [Entry(hub, "hall", None, row) for row in rows]
 
 
-def _where(repo: Repository | None) -> Row:
+def _where(repo: HostRepository | None) -> Row:
     return {"owner": repo and repo.owner, "name": repo and repo.name}
 
 

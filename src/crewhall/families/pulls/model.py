@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from crewhall.bounded import fitting
 from crewhall.errors import InvalidInput
 from crewhall.families.pulls.rules_status import checks_state
-from crewhall.families.work.texts import fitting
-from crewhall.outside.hosting.model import Check, FileChange, Pull, PullDetail, PullFile, Review
+from crewhall.outside.hosting.model import Check, FileChange, Pull, PullDetail, PullFile, PullReview
 from crewhall.tool import Result
 
 ChangeType = Literal["check", "playbook", "skill", "manifest", "fix"]
@@ -163,7 +163,7 @@ class ReviewRow(Result):
     body: str = Field(description="Its first letters.")
 
     @classmethod
-    def of(cls, one: Review) -> "ReviewRow":
+    def of(cls, one: PullReview) -> "ReviewRow":
         return cls(author=one.author[:100], state=one.state[:50], submitted_at=one.at, body=one.body[:TEXT])
 
 

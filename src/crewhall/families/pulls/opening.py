@@ -9,7 +9,7 @@ import itertools
 import json
 from dataclasses import dataclass
 
-from crewhall.app import Call, Stop
+from crewhall.app import Call
 from crewhall.errors import Failure
 from crewhall.families.pulls.journal import Entry, begin, beside, busy, second
 from crewhall.families.pulls.providers import host as host_of
@@ -18,8 +18,9 @@ from crewhall.families.pulls.rules_change import branch_name, digest, is_same_ti
 from crewhall.families.pulls.rules_change import branches_by_number as numbered
 from crewhall.families.pulls.rules_rival import Rival, rivals
 from crewhall.outside.hosting.host import Host
-from crewhall.outside.hosting.model import Change, FileChange, Pull, Repository
+from crewhall.outside.hosting.model import BranchChange, FileChange, HostRepository, Pull
 from crewhall.outside.hosting.wire import Access
+from crewhall.stop import Stop
 
 UNDO_SECONDS = 30.0
 MOST_RIVALS = 10  # pulls with the same files that the host is asked about
@@ -79,11 +80,11 @@ def open_pull(call: Call, access: Access, wanted: Wanted) -> Opened:
         return Opened(pull, commit, [] if unlabelled else list(wanted.labels), [*warnings, *unlabelled])
 
 
-def _change(entry: Entry, wanted: Wanted, base: str) -> Change:
-    return Change(base, entry.row["branch"], f"{wanted.title}\n\n{entry.mark}", entry.mark, wanted.files)
+def _change(entry: Entry, wanted: Wanted, base: str) -> BranchChange:
+    return BranchChange(base, entry.row["branch"], f"{wanted.title}\n\n{entry.mark}", entry.mark, wanted.files)
 
 
-def _begun(call: Call, host: Host, repo: Repository, wanted: Wanted, base: str) -> tuple[Entry, list[str]]:
+def _begun(call: Call, host: Host, repo: HostRepository, wanted: Wanted, base: str) -> tuple[Entry, list[str]]:
     """The journal's row for a branch whose name is free, and what is worth a warning. Raises Conflict."""
     place = {"host": host.access.web, "owner": repo.owner, "name": repo.name, "base_branch": base}
     settle_left(host, call.hub, repo)
@@ -103,7 +104,7 @@ def _named(wanted: Wanted, n: int) -> str:
     return branch_name(wanted.prefix, wanted.change_type, wanted.title, n)
 
 
-def _taken(host: Host, repo: Repository, wanted: Wanted) -> dict[int, str]:
+def _taken(host: Host, repo: HostRepository, wanted: Wanted) -> dict[int, str]:
     """The branches that are named as this change's would be, by number. They are older pulls', or somebody's own."""
     listed = host.branches(repo, stem(wanted.prefix, wanted.change_type, wanted.title))
     return numbered(wanted.prefix, wanted.change_type, wanted.title, listed)
@@ -115,7 +116,7 @@ def _refuse_title(pulls: list[Pull], title: str) -> None:
             raise second(pull.number, pull.url, pull.branch, "with the same title")
 
 
-def _refuse_rivals(host: Host, repo: Repository, found: list[Rival], now: int) -> tuple[set[str], list[str]]:
+def _refuse_rivals(host: Host, repo: HostRepository, found: list[Rival], now: int) -> tuple[set[str], list[str]]:
     """Raise Conflict for a pull that is in the way; the rows of ended ones, and what to tell of the others."""
     ended, warnings = set(), []
     for rival in found[:MOST_RIVALS]:
@@ -161,7 +162,7 @@ def _told(failure: Failure, more: str, branch: str) -> Failure:
     )
 
 
-def _labelled(host: Host, repo: Repository, pull: Pull, labels: tuple[str, ...]) -> list[str]:
+def _labelled(host: Host, repo: HostRepository, pull: Pull, labels: tuple[str, ...]) -> list[str]:
     """Put the labels on; what goes wrong here is told, for the pull is open."""
     try:
         if labels:

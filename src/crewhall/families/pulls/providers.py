@@ -14,15 +14,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from crewhall.app import Call, Stop
+from crewhall.app import Call
 from crewhall.config import Settings, said
 from crewhall.errors import Failure, InvalidInput, Unavailable
 from crewhall.families.pulls.rules_remote import Remote, is_at, read_remote, web_address
-from crewhall.outside.git import opened, refusal
+from crewhall.outside.git import open_repository, refusal
 from crewhall.outside.hosting import gitea, github
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.wire import Access, Patience
 from crewhall.outside.repository_paths import place_of
+from crewhall.stop import Stop
 
 TITLES = {"github": "GitHub", "gitea": "Gitea"}
 SET_UP = {
@@ -159,7 +160,7 @@ def _remotes(call: Call, owner: str, name: str) -> list[Remote]:
     if directory is None or not is_proven or place_of(directory) is None:
         return []
     arguments = ("config", "--get-regexp", r"^remote\..*\.url$")
-    ended = opened(directory, call.stop, 10.0).git(*arguments)
+    ended = open_repository(directory, call.stop, 10.0).git(*arguments)
     if ended.code > 1:  # 1 is git's word for none
         raise refusal(ended, arguments[0])
     urls = [line.partition(" ")[2].strip() for line in os.fsdecode(ended.out).splitlines()]

@@ -7,20 +7,13 @@ A host that did not answer may do what it was asked minutes later, so it is look
 import logging
 from contextlib import suppress
 
-from crewhall.app import Hub, Stop, Tick
+from crewhall.app import Hub
 from crewhall.errors import Failure
-from crewhall.families.pulls.family import pulls
-from crewhall.families.pulls.journal import FORGET_MS, LAST_LOOK_MS, LEASE_MS, Entry, left_behind, taken
-from crewhall.families.pulls.providers import accesses
-from crewhall.families.pulls.providers import host_at as reached
+from crewhall.families.pulls.journal import FORGET_MS, LAST_LOOK_MS, Entry, left_behind, taken
 from crewhall.outside.hosting.host import Host
-from crewhall.outside.hosting.model import Pull, Repository
-from crewhall.outside.hosting.wire import Patience
+from crewhall.outside.hosting.model import HostRepository, Pull
 
-EVERY_SECONDS = 30.0
 AT_ONCE = 10
-SECONDS = 10.0  # for all that is left, so that the other chores go on
-
 log = logging.getLogger(__name__)
 
 
@@ -39,7 +32,7 @@ def settle(host: Host, entry: Entry) -> Pull | None:
     return pull
 
 
-def settle_left(host: Host, hub: Hub, repo: Repository | None = None) -> None:
+def settle_left(host: Host, hub: Hub, repo: HostRepository | None = None) -> None:
     """What calls and hubs left on this host, or in one repository; what can't be settled now stays for another time."""
     if not left_behind(hub, host.access.web, repo):
         return
@@ -66,18 +59,3 @@ def _let_go(entry: Entry, after_ms: int) -> None:
         entry.given_up()
     else:
         entry.left()
-
-
-@pulls.chore("pulls_settle", seconds=EVERY_SECONDS, everywhere=True)
-def settle_all(tick: Tick) -> None:
-    """On every host for which this hub has a token of its own; others are settled when a client brings one.
-
-    After a start or a gap it waits for one lease: a call that slept with the machine goes on first.
-    """
-    if tick.now - tick.awake_since < LEASE_MS:
-        return
-    stop = Stop(SECONDS)
-    for access in accesses(tick.settings, {}).values():
-        if left_behind(tick.hub, access.web):
-            with reached(access, Patience(stop, tick.settings["pulls.pause"])) as host:
-                settle_left(host, tick.hub)

@@ -3,7 +3,8 @@
 from itertools import islice
 from typing import Literal
 
-from crewhall.app import Call, Part
+from crewhall.app import Call
+from crewhall.bounded import cut, fitting, page
 from crewhall.errors import Failure, InvalidInput
 from crewhall.families.pulls.family import pulls
 from crewhall.families.pulls.model import (
@@ -33,9 +34,8 @@ from crewhall.families.pulls.rules_change import branch_name, refuse_base, refus
 from crewhall.families.pulls.rules_remote import refuse_names
 from crewhall.families.pulls.rules_scope import refuse_clashing, refuse_out_of_scope
 from crewhall.families.pulls.tiers import is_dry_run, tier_of, tier_setting
-from crewhall.families.work.rules import page
-from crewhall.families.work.texts import cut, fitting
 from crewhall.outside.hosting.wire import Access
+from crewhall.stop import Part
 
 PLAN_BODY_BYTES, PLAN_FILES_BYTES = 14_000, 10_000  # with the worst of letters below 20,000 tokens together
 LISTED = 10_000  # pulls that are looked through for one page

@@ -7,9 +7,11 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.declaration import Suggest
+from crewhall.families.work.agent.model import Role, Runtime
+from crewhall.families.work.event.model import Cursor
 from crewhall.families.work.family import work
-from crewhall.families.work.model import AgentId, Cursor, Name, Role, Runtime, TaskId, Word
-from crewhall.families.work.model_task import MaxParallel, SourceType, WorkflowId
+from crewhall.families.work.model import AgentId, Name, TaskId, Word, WorkflowId
+from crewhall.families.work.workflow.model import MaxParallel, SourceType
 
 # What other agents wrote reaches the reader of a list; it must not pass for the person's own words.
 MANNERS = """\

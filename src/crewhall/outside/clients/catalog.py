@@ -18,8 +18,8 @@ Keys = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Way:
-    """How a client gets into the hall: the words that start a bridge, or a URL; and what goes along."""
+class HallTransport:
+    """How a client reaches the hall: the command that starts a bridge, or a URL; with variables and headers."""
 
     words: tuple[str, ...] = ()
     url: str | None = None
@@ -28,7 +28,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Client:
+class KnownClient:
     """A client: its files by scope, the table of servers in them, and the shape of an entry there."""
 
     title: str
@@ -46,7 +46,7 @@ class Client:
     takes_words: bool = False  # the whole command as one list
     takes_url: bool = True
 
-    def entry(self, way: Way) -> Entry:
+    def entry(self, way: HallTransport) -> Entry:
         """The way in as this client has it written."""
         if way.url is not None:
             return {**self.http, "url": way.url} | ({self.headers: dict(way.headers)} if way.headers else {})
@@ -86,8 +86,8 @@ OUR_VARIABLES = ("CREWHALL_TOKEN", "CREWHALL_DATABASE_PATH", "CREWHALL_DATABASE_
 OUR_HEADERS = ("Authorization", "X-Crewhall-Profile")
 
 
-def merged(client: Client, old: Mapping[str, Any], new: Entry) -> Entry:
-    """The new entry with what the user put into the old one; in the order of the old one."""
+def merge_entries(client: KnownClient, old: Mapping[str, Any], new: Entry) -> Entry:
+    """The new entry with the user's own fields of the old one, in the order of the old one."""
     kept = {key: value for key, value in old.items() if key not in OURS}
     for name, ours in ((client.variables, OUR_VARIABLES), (client.headers, OUR_HEADERS)):
         own = {key: value for key, value in _table(old, name).items() if key not in ours}
@@ -130,7 +130,7 @@ def _files(user: Callable[[], Path], project: str) -> Callable[[str, Path], list
 
 
 CLIENTS = {
-    "claude": Client(
+    "claude": KnownClient(
         "Claude Code",
         "claude_code",
         _claude,
@@ -139,7 +139,7 @@ CLIENTS = {
         stdio={"type": "stdio"},
         extras=(MARK,),
     ),
-    "claude-desktop": Client(
+    "claude-desktop": KnownClient(
         "Claude Desktop",
         "custom",
         lambda scope, directory: [_settings("Claude") / "claude_desktop_config.json"],
@@ -148,7 +148,7 @@ CLIENTS = {
         extras=(MARK,),
         takes_url=False,
     ),
-    "cursor": Client(
+    "cursor": KnownClient(
         "Cursor",
         "custom",
         _files(lambda: Path.home() / ".cursor" / "mcp.json", ".cursor/mcp.json"),
@@ -157,7 +157,7 @@ CLIENTS = {
         http={},
         extras=(MARK, COMMENT),
     ),
-    "vscode": Client(
+    "vscode": KnownClient(
         "VS Code",
         "custom",
         _files(lambda: _settings("Code") / "User" / "mcp.json", ".vscode/mcp.json"),
@@ -165,7 +165,7 @@ CLIENTS = {
         servers=("servers",),
         stdio={"type": "stdio"},
     ),
-    "codex": Client(
+    "codex": KnownClient(
         "Codex",
         "codex",
         _files(lambda: _home("CODEX_HOME", ".codex") / "config.toml", ".codex/config.toml"),
@@ -175,14 +175,14 @@ CLIENTS = {
         headers="http_headers",
         is_toml=True,
     ),
-    "gemini": Client(
+    "gemini": KnownClient(
         "Gemini CLI",
         "gemini",
         _files(lambda: _home("GEMINI_CLI_HOME", "") / ".gemini" / "settings.json", ".gemini/settings.json"),
         "gemini mcp list, in a folder that it trusts",
         extras=(COMMENT,),
     ),
-    "opencode": Client(
+    "opencode": KnownClient(
         "opencode",
         "opencode",
         _opencode,

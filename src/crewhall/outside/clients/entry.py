@@ -11,19 +11,19 @@ from urllib.parse import urlsplit
 
 from crewhall.errors import InvalidInput
 from crewhall.outside.clients import jsonc, toml
-from crewhall.outside.clients.catalog import Client, Entry, Keys
+from crewhall.outside.clients.catalog import Entry, Keys, KnownClient
 from crewhall.outside.clients.jsonc_read import parse
-from crewhall.outside.clients.settings_file import Change, change, text_of
+from crewhall.outside.clients.settings_file import SettingsChange, change, text_of
 from crewhall.outside.repository_paths import repository_root
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
-class Place:
-    """A name in the table of servers of a client's file."""
+class EntryLocation:
+    """The location of an entry: a name in the server table of a client's file."""
 
-    client: Client
+    client: KnownClient
     file: Path
     keys: Keys
     entry: Entry | None = None  # what stands there now
@@ -33,12 +33,12 @@ class Place:
         with _about(self.file):
             _form(self.client).put(text_of(self.file), self.keys, {**(self.entry or {}), "command": ""})
 
-    def put(self, entry: Entry, *, is_secret: bool) -> Change:
+    def put(self, entry: Entry, *, is_secret: bool) -> SettingsChange:
         """Let this entry stand there. Raises InvalidInput, Conflict, OSError; the file is then as it was."""
         with _about(self.file):
             return change(self.file, lambda text: _form(self.client).put(text, self.keys, entry), is_secret=is_secret)
 
-    def drop(self) -> Change:
+    def drop(self) -> SettingsChange:
         """Let nothing stand there. Raises as put does."""
         with _about(self.file):
             return change(self.file, lambda text: _form(self.client).drop(text, self.keys), is_secret=False)
@@ -46,14 +46,14 @@ class Place:
     def snippet(self, entry: Entry) -> str:
         """A whole file with nothing but this entry."""
         if self.client.is_toml:
-            return toml.written(self.keys, entry)
+            return toml.render_table(self.keys, entry)
         whole: Any = entry
         for key in reversed(self.keys):
             whole = {key: whole}
         return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
-def find(client: Client, name: str, scope: str, directory: Path, file: str | None) -> Place:
+def find(client: KnownClient, name: str, scope: str, directory: Path, file: str | None) -> EntryLocation:
     """The place for a name, in the file that has it, or one that is there. Raises InvalidInput, OSError."""
     files = [Path(file).expanduser().absolute()] if file else client.files(scope, directory)
     places = [_place(client, name, scope, directory, one) for one in files]
@@ -62,13 +62,13 @@ def find(client: Client, name: str, scope: str, directory: Path, file: str | Non
     return (named or there or places)[-1]
 
 
-def unread(client: Client, name: str, scope: str, directory: Path, file: str | None) -> Place:
-    """As `find`, without a look into the file: for one that cannot be read."""
+def default_location(client: KnownClient, name: str, scope: str, directory: Path, file: str | None) -> EntryLocation:
+    """The location that `find` chooses without reading files: for a file that cannot be read."""
     last = Path(file).expanduser().absolute() if file else client.files(scope, directory)[-1]
-    return Place(client, last, (*_table(client, scope, directory, {}), name))
+    return EntryLocation(client, last, (*_table(client, scope, directory, {}), name))
 
 
-def is_ours(client: Client, name: str, entry: Entry, urls: list[str]) -> bool:
+def is_ours(client: KnownClient, name: str, entry: Entry, urls: list[str]) -> bool:
     """Whether an entry leads to a hall, of whatever place and port: it starts a bridge, or has the URL of a hub."""
     words = client.words(entry)
     if words:
@@ -81,11 +81,11 @@ def is_ours(client: Client, name: str, entry: Entry, urls: list[str]) -> bool:
     return name.startswith("crewhall") and parts.hostname in LOOPBACK and parts.path.startswith("/mcp")
 
 
-def _form(client: Client) -> Any:
+def _form(client: KnownClient) -> Any:
     return toml if client.is_toml else jsonc
 
 
-def _place(client: Client, name: str, scope: str, directory: Path, file: Path) -> Place:
+def _place(client: KnownClient, name: str, scope: str, directory: Path, file: Path) -> EntryLocation:
     with _about(file):
         text = text_of(file)
         told = toml.read(text) if client.is_toml else parse(text, extras=client.extras).data
@@ -93,10 +93,12 @@ def _place(client: Client, name: str, scope: str, directory: Path, file: Path) -
     found = told
     for key in keys:
         found = found.get(key) if isinstance(found, Mapping) else None
-    return Place(client, file, keys, None if found is None else dict(found) if isinstance(found, Mapping) else {})
+    return EntryLocation(
+        client, file, keys, None if found is None else dict(found) if isinstance(found, Mapping) else {}
+    )
 
 
-def _table(client: Client, scope: str, directory: Path, told: Any) -> Keys:
+def _table(client: KnownClient, scope: str, directory: Path, told: Any) -> Keys:
     """Claude Code has one local table for a repository, its main working tree's, whichever worktree it runs in."""
     if scope == "local":
         return ("projects", repository_root(str(directory)) or str(directory), *client.servers)

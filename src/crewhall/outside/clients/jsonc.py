@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from crewhall.outside.clients.broken import broken
 from crewhall.outside.clients.jsonc_read import BOM, Path, Value, parse
+from crewhall.outside.clients.syntax_error import syntax_error
 
 BLANK = " \t\r\n"
 
@@ -30,7 +30,7 @@ def put(text: str, path: Path, value: Any) -> str:
             text = text if is_there else put(text, (*path, key), inner)
         return text
     indent = _indent(text, found.start)
-    return text[: found.start] + _written(text, value, indent) + text[found.end :]
+    return text[: found.start] + _render(text, value, indent) + text[found.end :]
 
 
 def drop(text: str, path: Path) -> str:
@@ -51,7 +51,7 @@ def _walk(text: str, path: Path) -> tuple[Value, int]:
     value = parse(text, path)
     for known, key in enumerate(path):
         if value.members is None:
-            raise broken(f"an object should stand here, to hold '{key}'", text, value.start)
+            raise syntax_error(f"an object should stand here, to hold '{key}'", text, value.start)
         named = [member.value for member in value.members if member.key == key]
         if not named:
             return value, known
@@ -69,7 +69,7 @@ def _add(text: str, parent: Value, path: Path, value: Any) -> str:
         value = {key: value}
     if parent.start == parent.end:  # nothing stands there yet
         gap = "" if text in ("", BOM) or text.endswith("\n") else _line_end(text)
-        return text + gap + _written(text, {path[0]: value}, "") + _line_end(text)
+        return text + gap + _render(text, {path[0]: value}, "") + _line_end(text)
     return _with_member(text, parent, path[0], value)
 
 
@@ -85,7 +85,7 @@ def _with_member(text: str, parent: Value, key: str, value: Any) -> str:
     else:
         outer = _indent(text, parent.start)
         indent = _indent(text, last.start) if last and _begins_line(text, last.start) else outer + _unit(text)
-        added = _line_end(text) + indent + pair + _written(text, value, indent) + after
+        added = _line_end(text) + indent + pair + _render(text, value, indent) + after
         added += "" if "\n" in text[at:closing] else _line_end(text) + outer
     if last and last.comma is None:
         return text[: last.value.end] + "," + text[last.value.end : at] + added + text[at:]
@@ -132,8 +132,8 @@ def _with_blanks(text: str, start: int, end: int, is_first: bool) -> tuple[int, 
     return (start, after) if is_first or _begins_line(text, start) else (before, end)
 
 
-def _written(text: str, value: Any, indent: str) -> str:
-    """A value as this file would have it, from its second line on indented."""
+def _render(text: str, value: Any, indent: str) -> str:
+    """Render a value in the style of this file, indented from the second line on."""
     unit = _unit(text)
     lines = json.dumps(value, ensure_ascii=False, indent=unit).split("\n")
     return f"{_line_end(text)}{indent}".join(lines)

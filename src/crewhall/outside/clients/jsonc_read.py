@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from crewhall.errors import InvalidInput
-from crewhall.outside.clients.broken import broken
+from crewhall.outside.clients.syntax_error import syntax_error
 
 TOKEN = re.compile(
     r"""(?P<gap>[ \t\r\n]+)
@@ -59,11 +59,11 @@ def parse(text: str, path: Path = (), extras: Path = EXTRAS) -> Value:
     try:
         value = reader.value(path)
     except RecursionError:
-        raise broken("this is nested too deeply", text, reader.now.start) from None
+        raise syntax_error("this is nested too deeply", text, reader.now.start) from None
     if reader.now.kind != "end":
         raise reader.wrong(reader.now, "the end of the file")
     if value.members is None:
-        raise broken("an object should stand here", text, value.start)
+        raise syntax_error("an object should stand here", text, value.start)
     return value
 
 
@@ -93,7 +93,7 @@ class _Reader:
         while at < len(self.text):
             match = TOKEN.match(self.text, at)
             if match is None:
-                raise broken(self._odd(at), self.text, at)
+                raise syntax_error(self._odd(at), self.text, at)
             if match.lastgroup == "comment":
                 self._extra(COMMENT, at)
             elif match.lastgroup != "gap":
@@ -108,11 +108,11 @@ class _Reader:
 
     def _extra(self, what: str, at: int) -> None:
         if what not in self.extras:
-            raise broken(f"here is {what}, which this client does not read", self.text, at)
+            raise syntax_error(f"here is {what}, which this client does not read", self.text, at)
 
     def wrong(self, token: Token, wanted: str) -> InvalidInput:
         found = "a text" if token.kind == "string" else token.text[:40]  # which may be a secret
-        return broken(f"{wanted} should stand here, not {found}", self.text, token.start)
+        return syntax_error(f"{wanted} should stand here, not {found}", self.text, token.start)
 
     def take(self) -> Token:
         taken = self.now

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crewhall.errors import Conflict, InvalidInput
-from crewhall.outside.clients.broken import broken
+from crewhall.outside.clients.syntax_error import syntax_error
 
 TRIES = 5
 OTHERS = 0o077  # what a file's mode lets anybody but its owner do
 
 
-class Change(NamedTuple):
-    """What became of a file: where it really is, whether it changed, and where its old text is."""
+class SettingsChange(NamedTuple):
+    """The result of an edit: the file with links resolved, whether it changed, and the backup of its old text."""
 
     file: Path
     has_changed: bool
@@ -29,10 +29,10 @@ class Change(NamedTuple):
 
 def text_of(path: Path) -> str:
     """What a file holds; one that is not there holds nothing. Raises InvalidInput, OSError."""
-    return _decoded(_bytes(path) or b"", path)
+    return _decode(_bytes(path) or b"", path)
 
 
-def change(path: Path, edit: Callable[[str], str], *, is_secret: bool) -> Change:
+def change(path: Path, edit: Callable[[str], str], *, is_secret: bool) -> SettingsChange:
     """Edit a file, or make it. A link is followed; mode and owner stay, but a secret is for the owner alone.
 
     Raises what the edit raises, and Conflict when others write it all the time; then it is as it was.
@@ -40,19 +40,19 @@ def change(path: Path, edit: Callable[[str], str], *, is_secret: bool) -> Change
     target = Path(os.path.realpath(path))
     for _ in range(TRIES):
         old = _bytes(target)
-        new = edit(_decoded(old or b"", path)).encode()
+        new = edit(_decode(old or b"", path)).encode()
         if new == (old or b""):
             if is_secret and old is not None:
                 _hide(target)
-            return Change(target, False)
-        done = _replaced(target, old, new, is_secret)
+            return SettingsChange(target, False)
+        done = _replace(target, old, new, is_secret)
         if done is not None:
             return done
     raise Conflict(f"{target} changes all the time", hint="Close the client that writes it, then try again.")
 
 
-def _replaced(target: Path, old: bytes | None, new: bytes, is_secret: bool) -> Change | None:
-    """What was done; None when somebody else has changed the file, so that nothing was. Raises OSError."""
+def _replace(target: Path, old: bytes | None, new: bytes, is_secret: bool) -> SettingsChange | None:
+    """Replace the file and back it up; None, with nothing done, when another program changed it. Raises OSError."""
     model = None if old is None else _writable(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_name(f".{target.name}.crewhall-{os.getpid()}")
@@ -65,7 +65,7 @@ def _replaced(target: Path, old: bytes | None, new: bytes, is_secret: bool) -> C
         fresh.rename(target)
     finally:
         fresh.unlink(missing_ok=True)
-    return Change(target, True, backup)
+    return SettingsChange(target, True, backup)
 
 
 def _bytes(path: Path) -> bytes | None:
@@ -79,12 +79,12 @@ def _bytes(path: Path) -> bytes | None:
     return path.read_bytes()
 
 
-def _decoded(text: bytes, path: Path) -> str:
+def _decode(text: bytes, path: Path) -> str:
     try:
         return text.decode()
     except UnicodeDecodeError as error:
         before = text[: error.start].decode()
-        raise broken("this is not UTF-8", before, len(before)) from None
+        raise syntax_error("this is not UTF-8", before, len(before)) from None
 
 
 def _writable(path: Path) -> os.stat_result:

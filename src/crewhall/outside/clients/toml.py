@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from crewhall.errors import InvalidInput
-from crewhall.outside.clients.broken import broken
+from crewhall.outside.clients.syntax_error import syntax_error
 
 PART = re.compile(
     r"""\#[^\n]*
@@ -63,15 +63,15 @@ def read(text: str) -> dict[str, Any]:
         wrong, line, column = told.groups() if told else (str(error), None, None)
         before = body.split("\n")[: int(line or 1) - 1]
         offset = sum(len(one) + 1 for one in before) + int(column) - 1 if column else len(body)
-        raise broken(wrong, body, offset) from None
+        raise syntax_error(wrong, body, offset) from None
     except RecursionError:
-        raise broken("this is nested too deeply", body, 0) from None
+        raise syntax_error("this is nested too deeply", body, 0) from None
 
 
 def put(text: str, path: Path, entry: Mapping[str, Any]) -> str:
     """The text with this entry at this path; pairs that say the same already stay. Raises InvalidInput."""
     old = _at(read(text), path)
-    return text if old == entry else _checked(text, _changed(text, path, old, entry), path, entry)
+    return text if old == entry else _check_edit(text, _change(text, path, old, entry), path, entry)
 
 
 def drop(text: str, path: Path) -> str:
@@ -81,11 +81,11 @@ def drop(text: str, path: Path) -> str:
     for run in reversed(runs):  # of statements that follow each other; comments between them go, too
         start, end = _with_blank_line(text, run[0].start, run[-1].end)
         new = new[:start] + new[end:]
-    return _checked(text, new, path, None)
+    return _check_edit(text, new, path, None)
 
 
-def written(path: Path, entry: Mapping[str, Any]) -> str:
-    """A table as TOML; what is a table in it stands on one line."""
+def render_table(path: Path, entry: Mapping[str, Any]) -> str:
+    """Render a table as TOML; inner tables are inline."""
     pairs = [f"{_key(key)} = {_value(value)}\n" for key, value in entry.items()]
     return f"[{'.'.join(map(_key, path))}]\n{''.join(pairs)}"
 
@@ -107,8 +107,8 @@ def _value(value: Any) -> str:
 # Changing
 
 
-def _changed(text: str, path: Path, old: Any, new: Any) -> str:
-    """The text with a new value where the old one is: in its pair, or pair by pair."""
+def _change(text: str, path: Path, old: Any, new: Any) -> str:
+    """Replace the old value in the text: in its pair, or pair by pair."""
     named = [one for one in _statements(text) if one.names(path)]
     if len(named) == 1 and named[0].path == path and named[0].value is not None:
         return text[: named[0].value] + _value(new) + text[named[0].body :]
@@ -118,7 +118,7 @@ def _changed(text: str, path: Path, old: Any, new: Any) -> str:
         if key not in old:
             text = _with_pair(text, path, key, inner)
         elif old[key] != inner:
-            text = _changed(text, (*path, key), old[key], inner)
+            text = _change(text, (*path, key), old[key], inner)
     for key in old:
         text = text if key in new else _without(text, (*path, key))
     return text
@@ -130,7 +130,7 @@ def _with_table(text: str, path: Path, entry: Any) -> str:
         return _with_pair(text, path[:-1], path[-1], entry)
     end = _line_end(text)
     gap = "" if text in ("", BOM) else end if text.endswith("\n") else end + end
-    return text + gap + written(path, entry).replace("\n", end)
+    return text + gap + render_table(path, entry).replace("\n", end)
 
 
 def _with_pair(text: str, table: Path, key: str, value: Any) -> str:
@@ -142,7 +142,7 @@ def _with_pair(text: str, table: Path, key: str, value: Any) -> str:
     beside = [one for one in named if one.table == table] or [one for one in named if len(one.table) < len(table)]
     if not beside:  # only tables in it have headers
         at = named[0].start
-        return text[:at] + written(table, {key: value}).replace("\n", end) + text[at:]
+        return text[:at] + render_table(table, {key: value}).replace("\n", end) + text[at:]
     last = beside[-1]
     name = ".".join(map(_key, (*table[len(last.table) :], key)))
     gap = "" if text[: last.end].endswith("\n") else end
@@ -217,8 +217,8 @@ def _with_blank_line(text: str, start: int, end: int) -> tuple[int, int]:
     return (before.start() if before and not text[end:].partition("\n")[0].strip() else start), end
 
 
-def _checked(old: str, new: str, path: Path, entry: Mapping[str, Any] | None) -> str:
-    """The new text, if it says what the old one does but for this table; else InvalidInput is raised."""
+def _check_edit(old: str, new: str, path: Path, entry: Mapping[str, Any] | None) -> str:
+    """Return the new text if it differs from the old one only in this table. Raises InvalidInput otherwise."""
     try:
         said = read(new)
         is_right = _at(said, path) == entry and repr(_apart(said, path)) == repr(_apart(read(old), path))
@@ -227,7 +227,7 @@ def _checked(old: str, new: str, path: Path, entry: Mapping[str, Any] | None) ->
     if is_right:
         return new
     place = next((one.start for one in _statements(old) if path[0] in one.path[:1]), 0)
-    raise broken(f"'{'.'.join(path)}' cannot be changed in the way that this is written", old, place)
+    raise syntax_error(f"'{'.'.join(path)}' cannot be changed in the way that this is written", old, place)
 
 
 def _apart(data: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -12,15 +12,15 @@ SECONDARY = re.compile("secondary rate|abuse detection|rate limit", re.IGNORECAS
 
 
 @dataclass(frozen=True)
-class Answer:
+class HostResponse:
     status: int
     body: Any
     headers: Mapping[str, str]
-    words: str  # the host's own, when it refuses
+    error_text: str  # the host's own, when it refuses
 
 
-def words_of(body: Any) -> str:
-    """What a refusal says: its message, and those of its parts."""
+def error_text(body: Any) -> str:
+    """The message of a refusal, followed by the messages of its details."""
     if not isinstance(body, dict):
         return ""
     parts = body.get("errors")
@@ -33,7 +33,7 @@ def _part(part: Any) -> Any:
     return (part.get("message") or f"{part.get('field')} {part.get('code')}") if isinstance(part, dict) else part
 
 
-def redirect_of(url: str, method: str, answer: Answer) -> str | None:
+def redirect_of(url: str, method: str, answer: HostResponse) -> str | None:
     """Where a redirect leads: to the same host alone, and what writes goes there only when it stays a write."""
     if answer.status not in ((301, 302, 307, 308) if method == "GET" else (307, 308)):
         return None
@@ -42,11 +42,11 @@ def redirect_of(url: str, method: str, answer: Answer) -> str | None:
     return target if (old.scheme, old.netloc) == (new.scheme, new.netloc) and target != url else None
 
 
-def asked_wait(answer: Answer, now: float) -> float | None:
-    """How long a host asks to wait because of a rate limit; None when it does not."""
+def requested_wait(answer: HostResponse, now: float) -> float | None:
+    """The seconds that a rate limit asks the caller to wait; None without a rate limit."""
     headers, is_empty = answer.headers, answer.headers.get("x-ratelimit-remaining") == "0"
     if answer.status != 429 and not (
-        answer.status == 403 and ("retry-after" in headers or is_empty or SECONDARY.search(answer.words))
+        answer.status == 403 and ("retry-after" in headers or is_empty or SECONDARY.search(answer.error_text))
     ):
         return None
     if "retry-after" in headers:
@@ -75,7 +75,7 @@ def items_of(body: Any) -> list[Any]:
     return max(lists, key=len, default=[])
 
 
-def has_more(answer: Answer, seen: int, is_full: bool) -> bool:
+def has_more(answer: HostResponse, seen: int, is_full: bool) -> bool:
     """Whether a list goes on after this page: the host says so, or the page is full."""
     if "link" in answer.headers:
         return 'rel="next"' in answer.headers["link"]

@@ -14,7 +14,17 @@ from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote
 
 from crewhall.errors import Forbidden, InvalidInput, NotFound
-from crewhall.outside.hosting.model import Change, Check, Head, Limits, Pull, PullDetail, Repository, Tree, refuse_unfit
+from crewhall.outside.hosting.model import (
+    BranchChange,
+    BranchHead,
+    Check,
+    HostRepository,
+    Limits,
+    Pull,
+    PullDetail,
+    Tree,
+    refuse_mismatch,
+)
 from crewhall.outside.hosting.shapes import FileShape, PullShape, RepositoryShape, ReviewShape, StatusesShape
 from crewhall.outside.hosting.wire import Access, Patience, Session, Unsure
 
@@ -39,25 +49,25 @@ class Host(ABC):
     def __exit__(self, *error: object) -> None:
         self.session.close()
 
-    def repository(self, owner: str, name: str) -> Repository:
+    def repository(self, owner: str, name: str) -> HostRepository:
         """The repository under its present name; a renamed one is found by its old name."""
-        found = self.session.read(RepositoryShape, self.session.ask("GET", f"/repos/{owner}/{name}").body)
-        return Repository(found.owner.login, found.name, found.default_branch)
+        found = self.session.read(RepositoryShape, self.session.request("GET", f"/repos/{owner}/{name}").body)
+        return HostRepository(found.owner.login, found.name, found.default_branch)
 
     @abstractmethod
-    def branches(self, repo: Repository, prefix: str) -> list[str]:
+    def branches(self, repo: HostRepository, prefix: str) -> list[str]:
         """The names of the branches that begin so."""
 
-    def head(self, repo: Repository, branch: str) -> Head | None:
+    def head(self, repo: HostRepository, branch: str) -> BranchHead | None:
         """A branch's newest commit; None when there is no such branch."""
-        answer = self.session.ask("GET", f"{repo.path}/branches/{quote(branch)}", expect=(404,))
+        answer = self.session.request("GET", f"{repo.path}/branches/{quote(branch)}", expect=(404,))
         return None if answer.status == 404 else self.read_head(answer.body)
 
     @abstractmethod
-    def read_head(self, body: Any) -> Head:
+    def read_head(self, body: Any) -> BranchHead:
         """The head in the host's answer about a branch."""
 
-    def commit(self, repo: Repository, change: Change) -> str:
+    def commit(self, repo: HostRepository, change: BranchChange) -> str:
         """Make the branch with its one commit, whose id comes back.
 
         Raises Conflict when the branch is there already or a file is not as the change says, NotFound for the base.
@@ -69,105 +79,107 @@ class Host(ABC):
                 hint="Give base_branch; a repository without any commit needs a first one.",
             )
         tree = self.tree(repo, base, change)
-        refuse_unfit(change.files, tree, change.base)
+        refuse_mismatch(change.files, tree, change.base)
         return self.make_branch(repo, change, base, tree)
 
     @abstractmethod
-    def tree(self, repo: Repository, base: Head, change: Change) -> Tree:
+    def tree(self, repo: HostRepository, base: BranchHead, change: BranchChange) -> Tree:
         """What the base holds, at least where the change touches it."""
 
     @abstractmethod
-    def make_branch(self, repo: Repository, change: Change, base: Head, tree: Tree) -> str:
+    def make_branch(self, repo: HostRepository, change: BranchChange, base: BranchHead, tree: Tree) -> str:
         """The id of the commit, which the new branch has. Raises Conflict when the branch is there already."""
 
     @abstractmethod
-    def delete_branch(self, repo: Repository, branch: str) -> None:
+    def delete_branch(self, repo: HostRepository, branch: str) -> None:
         """Remove a branch; one that is gone already is fine."""
 
-    def open_pull(self, repo: Repository, branch: str, base: str) -> Pull | None:
+    def open_pull(self, repo: HostRepository, branch: str, base: str) -> Pull | None:
         """The open pull from this branch of the repository into the base."""
         query = {"state": "open", **self.narrowing(repo, branch, base)}
-        listed = self.listed(PullShape, f"{repo.path}/pulls", query)
-        return next((one.told() for one in listed if one.is_from(repo.full_name, branch, base)), None)
+        listed = self.list_items(PullShape, f"{repo.path}/pulls", query)
+        return next((one.to_model() for one in listed if one.is_from(repo.full_name, branch, base)), None)
 
-    def open_pulls(self, repo: Repository, branches: Sequence[str], base: str) -> list[Pull]:
+    def open_pulls(self, repo: HostRepository, branches: Sequence[str], base: str) -> list[Pull]:
         """The open pulls from these branches into the base; of many, all open pulls are read once."""
         if len(branches) <= FEW:
             return [pull for branch in branches if (pull := self.open_pull(repo, branch, base)) is not None]
-        listed = self.listed(PullShape, f"{repo.path}/pulls", {"state": "open"})
-        return [one.told() for one in listed if any(one.is_from(repo.full_name, name, base) for name in branches)]
+        listed = self.list_items(PullShape, f"{repo.path}/pulls", {"state": "open"})
+        return [one.to_model() for one in listed if any(one.is_from(repo.full_name, name, base) for name in branches)]
 
     @abstractmethod
-    def narrowing(self, repo: Repository, branch: str, base: str) -> dict[str, str]:
+    def narrowing(self, repo: HostRepository, branch: str, base: str) -> dict[str, str]:
         """What of this the host can filter a list of pulls by."""
 
-    def create_pull(self, repo: Repository, branch: str, base: str, title: str, body: str) -> Pull:
+    def create_pull(self, repo: HostRepository, branch: str, base: str, title: str, body: str) -> Pull:
         """Open a pull from a branch that nobody else uses; when the host fails to answer, the one that it made."""
         fields = {"title": title, "body": body, "head": branch, "base": base}
 
         def send() -> Pull:
-            answer = self.session.ask("POST", f"{repo.path}/pulls", body=fields, expect=(409, 422))
+            answer = self.session.request("POST", f"{repo.path}/pulls", body=fields, expect=(409, 422))
             if answer.status < 300:
-                return self.session.read(PullShape, answer.body).told()
+                return self.session.read(PullShape, answer.body).to_model()
             found = self.open_pull(repo, branch, base)  # there may be one already: ours, of the attempt before
             if found is None:
                 title = self.access.title
-                raise InvalidInput(f"{title} does not accept the pull: {answer.words}", hint="Correct what it names.")
+                raise InvalidInput(
+                    f"{title} does not accept the pull: {answer.error_text}", hint="Correct what it names."
+                )
             return found
 
         return once(send, lambda: self.open_pull(repo, branch, base))
 
     @abstractmethod
-    def label(self, repo: Repository, number: int, labels: Sequence[str]) -> None:
+    def label(self, repo: HostRepository, number: int, labels: Sequence[str]) -> None:
         """Put labels on a pull; those that the repository lacks are made."""
 
-    def pulls(self, repo: Repository, state: str) -> Iterator[Pull]:
+    def pulls(self, repo: HostRepository, state: str) -> Iterator[Pull]:
         """The pulls of a state (open, closed, all), the newest first; closed has the merged ones in it."""
         seen: set[int] = set()
-        for one in self.listed(PullShape, f"{repo.path}/pulls", {"state": state, **self.newest_first}):
+        for one in self.list_items(PullShape, f"{repo.path}/pulls", {"state": state, **self.newest_first}):
             if one.number not in seen:  # one that is opened meanwhile moves others to the next page
                 seen.add(one.number)
-                yield one.told()
+                yield one.to_model()
 
     newest_first: ClassVar[Mapping[str, str]] = {}
 
-    def brief(self, repo: Repository, number: int) -> Pull | None:
+    def brief(self, repo: HostRepository, number: int) -> Pull | None:
         """One pull as a list shows it, or None when there is none of that number."""
-        answer = self.session.ask("GET", f"{repo.path}/pulls/{number}", expect=(404,))
-        return None if answer.status == 404 else self.session.read(PullShape, answer.body).told()
+        answer = self.session.request("GET", f"{repo.path}/pulls/{number}", expect=(404,))
+        return None if answer.status == 404 else self.session.read(PullShape, answer.body).to_model()
 
-    def pull(self, repo: Repository, number: int) -> PullDetail:
+    def pull(self, repo: HostRepository, number: int) -> PullDetail:
         """One pull with its reviews, checks and files."""
         path = f"{repo.path}/pulls/{number}"
-        found = self.session.read(PullShape, self.session.ask("GET", path).body).told()
-        checks = self._seen_checks(repo, found.sha)
+        found = self.session.read(PullShape, self.session.request("GET", path).body).to_model()
+        checks = self._visible_checks(repo, found.sha)
         return PullDetail(
             found,
-            reviews=[one.told() for one in self.listed(ReviewShape, f"{path}/reviews")],
+            reviews=[one.to_model() for one in self.list_items(ReviewShape, f"{path}/reviews")],
             checks=checks or [],
-            files=[one.told() for one in self.listed(FileShape, f"{path}/files")],
+            files=[one.to_model() for one in self.list_items(FileShape, f"{path}/files")],
             checks_hidden=checks is None,
         )
 
-    def _seen_checks(self, repo: Repository, sha: str) -> list[Check] | None:
-        """None where the token may not see them, which is a permission of its own."""
+    def _visible_checks(self, repo: HostRepository, sha: str) -> list[Check] | None:
+        """The checks of a commit; None when the token lacks the permission to read them."""
         try:
             return list(self.checks(repo, sha))
         except Forbidden:
             return None
 
-    def checks(self, repo: Repository, sha: str) -> Iterator[Check]:
+    def checks(self, repo: HostRepository, sha: str) -> Iterator[Check]:
         """What automatic checks say of a commit."""
         for page in self.session.pages(f"{repo.path}/commits/{sha}/status", {}, *self.page):
             # Of a commit without any, Forgejo and an older Gitea have nothing to say, not even in JSON.
-            yield from (one.told() for one in self.session.read(StatusesShape, page or {}).statuses or [])
+            yield from (one.to_model() for one in self.session.read(StatusesShape, page or {}).statuses or [])
 
     @abstractmethod
     def limits(self) -> Limits | None:
         """What is left of the host's rate limit; None when it has none. Raises Forbidden for a bad token."""
 
-    def listed(self, shape: type[ShapeT], path: str, query: Mapping[str, Any] | None = None) -> Iterator[ShapeT]:
-        """The items of all pages of a list."""
+    def list_items(self, shape: type[ShapeT], path: str, query: Mapping[str, Any] | None = None) -> Iterator[ShapeT]:
+        """Read a list page by page and yield its items."""
         for page in self.session.pages(path, query or {}, *self.page):
             yield from self.session.read(list[shape], page)  # type: ignore[valid-type]
 

@@ -10,7 +10,7 @@ FILE, PROGRAM = "100644", "100755"
 
 
 @dataclass(frozen=True)
-class Repository:
+class HostRepository:
     """A repository as its host spells it."""
 
     owner: str
@@ -36,7 +36,7 @@ class FileChange:
 
 
 @dataclass(frozen=True)
-class Change:
+class BranchChange:
     """A new branch: one commit on the base with these files. The mark in its message is how we know it again."""
 
     base: str
@@ -47,7 +47,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Entry:
+class TreeEntry:
     """What a path of a tree holds."""
 
     mode: str
@@ -55,11 +55,11 @@ class Entry:
     sha: str
 
 
-Tree = Mapping[str, Entry]
+Tree = Mapping[str, TreeEntry]
 
 
 @dataclass(frozen=True)
-class Head:
+class BranchHead:
     """A branch's newest commit."""
 
     sha: str
@@ -89,7 +89,7 @@ class Pull:
 
 
 @dataclass(frozen=True)
-class Review:
+class PullReview:
     author: str
     state: str  # approved, changes_requested, commented, dismissed, pending, requested
     at: str | None
@@ -114,7 +114,7 @@ class PullFile:
 @dataclass(frozen=True)
 class PullDetail:
     pull: Pull
-    reviews: Sequence[Review]
+    reviews: Sequence[PullReview]
     checks: Sequence[Check]
     files: Sequence[PullFile]
     checks_hidden: bool = False  # the token may not see them
@@ -129,7 +129,7 @@ class Limits:
     resets_at: int
 
 
-def refuse_unfit(files: Sequence[FileChange], tree: Tree, base: str) -> None:
+def refuse_mismatch(files: Sequence[FileChange], tree: Tree, base: str) -> None:
     """Raise Conflict, NotFound or InvalidInput for a change that does not fit what the base holds."""
     for file in files:
         found = tree.get(file.path)

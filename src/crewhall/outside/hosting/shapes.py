@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import AliasChoices, BaseModel, Field
 
-from crewhall.outside.hosting.model import Check, Pull, PullFile, Review
+from crewhall.outside.hosting.model import Check, Pull, PullFile, PullReview
 
 ACTIONS = {"added": "create", "removed": "delete", "deleted": "delete"}
 REVIEWS = {"request_changes": "changes_requested", "comment": "commented", "request_review": "requested"}
@@ -76,7 +76,7 @@ class PullShape(BaseModel):
         home = "" if self.head.repo is None else self.head.repo.full_name
         return home.lower() == repository.lower() and (self.head.ref, self.base.ref) == (branch, base)
 
-    def told(self) -> Pull:
+    def to_model(self) -> Pull:
         return Pull(
             number=self.number,
             title=self.title,
@@ -103,9 +103,9 @@ class ReviewShape(BaseModel):
     body: str | None = None
     dismissed: bool = False
 
-    def told(self) -> Review:
+    def to_model(self) -> PullReview:
         state = "dismissed" if self.dismissed else self.state.lower()
-        return Review(_login(self.user), REVIEWS.get(state, state), self.submitted_at, self.body or "")
+        return PullReview(_login(self.user), REVIEWS.get(state, state), self.submitted_at, self.body or "")
 
 
 class StatusShape(BaseModel):
@@ -113,7 +113,7 @@ class StatusShape(BaseModel):
     state: str = Field(validation_alias=AliasChoices("state", "status"))
     target_url: str | None = None
 
-    def told(self) -> Check:
+    def to_model(self) -> Check:
         return Check(self.context, self.state, self.target_url or None)
 
 
@@ -127,7 +127,7 @@ class FileShape(BaseModel):
     additions: int = 0
     deletions: int = 0
 
-    def told(self) -> PullFile:
+    def to_model(self) -> PullFile:
         return PullFile(self.filename, ACTIONS.get(self.status, "update"), self.additions, self.deletions)
 
 

@@ -20,15 +20,15 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import httpx2
 from pydantic import TypeAdapter, ValidationError
 
 from crewhall.errors import Conflict, Failure, Forbidden, InvalidInput, LimitExceeded, NotFound, Unavailable
-from crewhall.outside import run
-from crewhall.outside.hosting.answers import Answer, asked_wait, has_more, items_of, redirect_of, words_of
+from crewhall.outside.hosting.answers import HostResponse, error_text, has_more, items_of, redirect_of, requested_wait
+from crewhall.stop import Stop
 
 ATTEMPTS = 5
 REDIRECTS = 3
@@ -41,13 +41,6 @@ MOST_PAGES = 1000
 NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
 ModelT = TypeVar("ModelT")
 log = logging.getLogger(__name__)
-
-
-class Stop(run.Stop, Protocol):
-    """The same, and how long the caller has."""
-
-    @property
-    def seconds_left(self) -> float | None: ...
 
 
 class Unsure(Unavailable):
@@ -106,7 +99,7 @@ class Session:
     def close(self) -> None:
         self._client.close()
 
-    def ask(
+    def request(
         self,
         method: str,
         path: str,
@@ -115,8 +108,8 @@ class Session:
         body: Any = None,
         again: bool | None = None,
         expect: tuple[int, ...] = (),
-    ) -> Answer:
-        """The host's answer, when its status is below 300 or expected.
+    ) -> HostResponse:
+        """Send a request and return the host's response, if its status is below 300 or expected.
 
         `again` says whether sending it twice is harmless; reading and removing is. Raises Unsure when it is not and
         the host failed, LimitExceeded when the host asks to wait for too long, and another Failure for a refusal.
@@ -132,7 +125,9 @@ class Session:
         assert not isinstance(answer, _Broken)
         if answer.status < 300 or answer.status in expect:
             return answer
-        raise self._sent_on(method, path, answer) if answer.status < 400 else self._refusal(method, path, answer)
+        raise (
+            self._redirect_refusal(method, path, answer) if answer.status < 400 else self._refusal(method, path, answer)
+        )
 
     def pages(self, path: str, query: Mapping[str, Any], size: str, most: int) -> Iterator[Any]:
         """The bodies of a list's pages, one after the other; `size` is the host's word for how many, `most` its limit.
@@ -141,7 +136,7 @@ class Session:
         """
         seen = 0
         for page in range(1, MOST_PAGES + 1):
-            answer = self.ask("GET", path, query={**query, size: most, "page": page})
+            answer = self.request("GET", path, query={**query, size: most, "page": page})
             yield answer.body
             items = items_of(answer.body)
             seen += len(items)
@@ -160,7 +155,7 @@ class Session:
                 hint=f"Is {self.access.api} its API? A proxy between may have answered in its place.",
             ) from None
 
-    def _attempt(self, method: str, url: str, query: Any, body: Any) -> Answer | _Broken:
+    def _attempt(self, method: str, url: str, query: Any, body: Any) -> HostResponse | _Broken:
         """One request, with the redirects that it leads to."""
         try:
             for _ in range(REDIRECTS):
@@ -174,9 +169,9 @@ class Session:
             log.debug("no answer", extra={"host": self.access.kind, "method": method, "error": str(broken)})
             return broken
 
-    def _exchange(self, method: str, url: str, query: Any, body: Any) -> Answer:
+    def _exchange(self, method: str, url: str, query: Any, body: Any) -> HostResponse:
         """Send, and wait for the answer or the call's end, whichever comes first. Raises _Broken and what stop does."""
-        began, coming = time.monotonic(), Future[Answer]()
+        began, coming = time.monotonic(), Future[HostResponse]()
 
         def send() -> None:
             try:
@@ -209,7 +204,7 @@ class Session:
         log.debug("asked", extra={**told, "ms": round((time.monotonic() - began) * 1000)})
         return answer
 
-    def _send(self, method: str, url: str, query: Any, body: Any) -> Answer:
+    def _send(self, method: str, url: str, query: Any, body: Any) -> HostResponse:
         headers = {"Authorization": f"token {self.access.token}"} if self.access.token else {}
         content = None if body is None else json.dumps(body).encode()
         if content is not None:
@@ -226,51 +221,51 @@ class Session:
             if response.status_code < 300:
                 raise httpx2.DecodingError("the answer is no JSON") from None
             found = None  # a proxy refuses in its own words
-        return Answer(response.status_code, found, response.headers, self._clean(words_of(found)))
+        return HostResponse(response.status_code, found, response.headers, self._clean(error_text(found)))
 
-    def _pause(self, answer: Answer | _Broken, attempt: int, harmless: bool) -> float | None:
+    def _pause(self, answer: HostResponse | _Broken, attempt: int, harmless: bool) -> float | None:
         """How long to wait before it is sent again; None when the answer stands. Raises when it is hopeless."""
         backoff = min(self._patience.pause * 2.0 ** (attempt - 1), LONGEST_PAUSE)
         if isinstance(answer, _Broken):
             if answer.was_sent and not harmless:
                 raise self._unsure(answer.what)
             if attempt >= ATTEMPTS:
-                raise self._down(answer.what)
+                raise self._unavailable(answer.what)
             return backoff
-        asked = asked_wait(answer, time.time())
+        asked = requested_wait(answer, time.time())
         if asked is not None:
             wait = max(asked, backoff)
             if attempt >= ATTEMPTS or not self._has_time(wait):
-                raise self._limited(wait)
+                raise self._limit_exceeded(wait)
             return wait
         if answer.status < 500:
             return None
         if not harmless:
             raise self._unsure(f"failed with {answer.status}")
         if attempt >= ATTEMPTS:
-            raise self._down(f"fails with {answer.status}")
+            raise self._unavailable(f"fails with {answer.status}")
         return backoff
 
     def _has_time(self, seconds: float) -> bool:
         left = self._patience.stop.seconds_left
         return left is None or seconds < left - SPARE_SECONDS
 
-    def _wait(self, seconds: float, answer: Answer | _Broken) -> None:
+    def _wait(self, seconds: float, answer: HostResponse | _Broken) -> None:
         why = "did not answer" if isinstance(answer, _Broken) else f"answered {answer.status}"
         self._patience.tell(f"{self.access.title} {why}; waiting {seconds:.0f} s before the next attempt")
         if seconds:
             self._patience.beat(seconds)
             self._patience.stop.wait(seconds)
 
-    def _sent_on(self, method: str, path: str, answer: Answer) -> Unavailable:
+    def _redirect_refusal(self, method: str, path: str, answer: HostResponse) -> Unavailable:
         there = self._clean(answer.headers.get("location", "")) or "nowhere"
         return Unavailable(
             f"{self.access.title} sends {method} {path} on to {there}, which is not followed",
             hint=f"Is {self.access.web} the host's own address? Give the one that it sends to.",
         )
 
-    def _refusal(self, method: str, path: str, answer: Answer) -> Failure:
-        title, said = self.access.title, answer.words or f"HTTP {answer.status}"
+    def _refusal(self, method: str, path: str, answer: HostResponse) -> Failure:
+        title, said = self.access.title, answer.error_text or f"HTTP {answer.status}"
         if answer.status == 401:
             return Forbidden(f"{title} does not take the token: {said}", hint=f"It comes from {self.access.source}.")
         if answer.status == 403:
@@ -294,12 +289,12 @@ class Session:
     def _unsure(self, what: str) -> Unsure:
         return Unsure(f"{self.access.title} {what}: it may have happened", hint="Look before you repeat it (list_prs).")
 
-    def _down(self, what: str) -> Unavailable:
+    def _unavailable(self, what: str) -> Unavailable:
         return Unavailable(
             f"{self.access.title} {what} ({self.access.web})", hint=f"Asked {ATTEMPTS} times. Try again later."
         )
 
-    def _limited(self, seconds: float) -> LimitExceeded:
+    def _limit_exceeded(self, seconds: float) -> LimitExceeded:
         wait = int(seconds + 0.999)
         return LimitExceeded(
             f"{self.access.title}'s rate limit is used up; it asks to wait {wait} s",

@@ -12,9 +12,9 @@ from crewhall.edges.cli.config.options import USAGE, Wanted, understood
 from crewhall.edges.cli.config.ways_in import by_bridge, by_url, by_worktree
 from crewhall.edges.cli.hall_client import Hall
 from crewhall.errors import Conflict, InvalidInput
-from crewhall.outside.clients.catalog import CLIENTS, Way, merged
-from crewhall.outside.clients.entry import Place, find, is_ours, unread
-from crewhall.outside.clients.settings_file import Change
+from crewhall.outside.clients.catalog import CLIENTS, HallTransport, merge_entries
+from crewhall.outside.clients.entry import EntryLocation, default_location, find, is_ours
+from crewhall.outside.clients.settings_file import SettingsChange
 from crewhall.outside.repository_paths import place_of
 
 
@@ -22,7 +22,7 @@ from crewhall.outside.repository_paths import place_of
 class Guest:
     """The way in that the client gets, and who it is then: an agent, or the operator."""
 
-    way: Way
+    way: HallTransport
     agent_id: str | None = None
     is_new: bool = False
 
@@ -52,7 +52,7 @@ def show(wanted: Wanted, hall: Hall, flags: dict[str, str]) -> int:
     try:
         place = find(*asked)
     except (InvalidInput, OSError):
-        place = unread(*asked)
+        place = default_location(*asked)
     guest = _guest(wanted, hall, _way(wanted, hall), place.entry)
     sys.stdout.write(place.snippet(wanted.client.entry(guest.way)))
     _note(f"This belongs into {place.file}; --write puts it there.", *_notes(wanted, hall, guest, place))
@@ -71,7 +71,7 @@ def write(wanted: Wanted, hall: Hall, flags: dict[str, str]) -> int:
             hint="Leave --scope out, or what needs the secret.",
         )
     guest = _guest(wanted, hall, way, old)
-    entry = merged(wanted.client, old or {}, wanted.client.entry(guest.way))
+    entry = merge_entries(wanted.client, old or {}, wanted.client.entry(guest.way))
     done = place.put(entry, is_secret=guest.is_secret)
     _tell(wanted, done, flags, "is in" if done.has_changed else "is already in", agent_id=guest.agent_id)
     _note(*_notes(wanted, hall, guest, place))
@@ -81,14 +81,14 @@ def write(wanted: Wanted, hall: Hall, flags: dict[str, str]) -> int:
 def remove(wanted: Wanted, hall: Hall, flags: dict[str, str]) -> int:
     """Take the entry out of the client's file."""
     place, old = _looked_up(wanted, hall)
-    done = Change(place.file, False) if old is None else place.drop()
+    done = SettingsChange(place.file, False) if old is None else place.drop()
     _tell(wanted, done, flags, "is no longer in" if done.has_changed else "is not in")
     if old and wanted.client.token(old):
         _note("The token that stood there still counts; `crewhall agent revoke <agent id>` ends it.")
     return 0
 
 
-def _looked_up(wanted: Wanted, hall: Hall) -> tuple[Place, dict[str, Any] | None]:
+def _looked_up(wanted: Wanted, hall: Hall) -> tuple[EntryLocation, dict[str, Any] | None]:
     """The place for the entry, and what stands there. Raises Conflict when that is somebody else's."""
     place = find(wanted.client, wanted.name, wanted.scope, wanted.directory, wanted.of("--file"))
     old = place.entry
@@ -125,7 +125,7 @@ def _is_let_in(settings: Settings) -> bool:
 # The way in, and who comes by it
 
 
-def _guest(wanted: Wanted, hall: Hall, way: Way, old: dict[str, Any] | None) -> Guest:
+def _guest(wanted: Wanted, hall: Hall, way: HallTransport, old: dict[str, Any] | None) -> Guest:
     agent = wanted.of("--agent")
     if agent is None:
         return Guest(way)
@@ -140,7 +140,7 @@ def _guest(wanted: Wanted, hall: Hall, way: Way, old: dict[str, Any] | None) -> 
     return Guest(way, granted.agent_id, granted.is_new)
 
 
-def _way(wanted: Wanted, hall: Hall) -> Way:
+def _way(wanted: Wanted, hall: Hall) -> HallTransport:
     families, profile = wanted.of("--families"), wanted.of("--profile")
     if families or profile:
         from crewhall.edges.mcp.caller import caller
@@ -165,7 +165,7 @@ def _way(wanted: Wanted, hall: Hall) -> Way:
 # What is told
 
 
-def _tell(wanted: Wanted, done: Change, flags: dict[str, str], now: str, **more: Any) -> None:
+def _tell(wanted: Wanted, done: SettingsChange, flags: dict[str, str], now: str, **more: Any) -> None:
     """Say what became of the file."""
     backup = None if done.backup is None else str(done.backup)
     facts = {"name": wanted.name, "file": str(done.file), "changed": done.has_changed, "backup": backup} | more
@@ -179,7 +179,7 @@ def _note(*lines: str) -> None:
     sys.stderr.write("".join(f"{line}\n" for line in lines))
 
 
-def _notes(wanted: Wanted, hall: Hall, guest: Guest, place: Place) -> Iterator[str]:
+def _notes(wanted: Wanted, hall: Hall, guest: Guest, place: EntryLocation) -> Iterator[str]:
     yield f"To check it: {wanted.client.check}."
     yield _who(wanted, guest)
     if wanted.scope == "local":

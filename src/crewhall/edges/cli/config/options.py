@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crewhall.errors import InvalidInput, NotFound
-from crewhall.outside.clients.catalog import CLIENTS, Client
+from crewhall.outside.clients.catalog import CLIENTS, KnownClient
 from crewhall.outside.repository_paths import working_tree
 
 USAGE = f"""\
@@ -41,7 +41,7 @@ HINT = "`crewhall config --help` tells what there is."
 class Wanted:
     """What the words ask for."""
 
-    client: Client
+    client: KnownClient
     name: str
     scope: str
     directory: Path
@@ -99,7 +99,7 @@ def _split(rest: list[str]) -> tuple[dict[str, str], set[str]]:
     return options, switches
 
 
-def _client(name: str | None) -> Client:
+def _client(name: str | None) -> KnownClient:
     if name is None:
         raise InvalidInput("which client?", hint=f"--client is one of {', '.join(CLIENTS)}.")
     return CLIENTS[_one_of("--client", name, tuple(CLIENTS))]
@@ -123,10 +123,10 @@ def _directory(path: str) -> Path:
 
 def _worktree(path: str) -> Path:
     """As _directory, for one that is to be served. Raises InvalidInput for one that is too wide, too."""
-    from crewhall.serving import refuse_unfit
+    from crewhall.families.project.open_worktrees import refuse_no_project
 
     directory = _directory(path)
-    refuse_unfit(str(directory))
+    refuse_no_project(str(directory))
     return directory
 
 

@@ -9,32 +9,32 @@ from typing import Any
 from crewhall.config import BY_KEY, Settings
 from crewhall.edges.cli.hall_client import Hall
 from crewhall.errors import Unavailable, every_failure
-from crewhall.outside.clients.catalog import Way
+from crewhall.outside.clients.catalog import HallTransport
 
 HALLS = ("database.path", "database.url")  # which hall it is, besides its directory
 
 
-def by_bridge(settings: Settings, families: str | None, profile: str | None, directory: str | None) -> Way:
+def by_bridge(settings: Settings, families: str | None, profile: str | None, directory: str | None) -> HallTransport:
     """The bridge of this installation, for this hall, wherever the client starts it; perhaps for one directory."""
     home = [] if settings.home == Path(BY_KEY["home"].default).expanduser() else ["--home", str(settings.home)]
     words = [*_program(), *home, "mcp"]
     words += ["--families", families] if families else []
     words += ["--profile", profile] if profile else []
     words += ["--directory", directory] if directory else []
-    return Way(words=tuple(words), variables=_variables(settings))
+    return HallTransport(words=tuple(words), variables=_variables(settings))
 
 
-def by_url(hall: Hall, families: str | None, profile: str | None) -> Way:
+def by_url(hall: Hall, families: str | None, profile: str | None) -> HallTransport:
     """The hub that runs, or where it will be when it does. Raises Unavailable when that cannot be told."""
     url = hall.url or _settled_url(hall.settings)
-    return Way(url=f"{url}/mcp/{families}" if families else f"{url}/mcp", headers=_profile(profile))
+    return HallTransport(url=f"{url}/mcp/{families}" if families else f"{url}/mcp", headers=_profile(profile))
 
 
 def _profile(profile: str | None) -> dict[str, str]:
     return {"X-Crewhall-Profile": profile} if profile else {}
 
 
-def by_worktree(hall: Hall, path: str, profile: str | None) -> Way:
+def by_worktree(hall: Hall, path: str, profile: str | None) -> HallTransport:
     """The server of a worktree, opened if it is not. Raises Unavailable, or what the hall answers."""
     if hall.url is None:
         raise Unavailable(
@@ -47,7 +47,7 @@ def by_worktree(hall: Hall, path: str, profile: str | None) -> Way:
             f"{path} is open and not served yet: {told['mcp']['last_error']}",
             hint="`crewhall worktree list` tells when it is; then try again.",
         )
-    return Way(url=told["url"], headers=_profile(profile))
+    return HallTransport(url=told["url"], headers=_profile(profile))
 
 
 def called(hall: Hall, tool: str, command: str, **arguments: Any) -> dict[str, Any]:

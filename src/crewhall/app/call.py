@@ -1,0 +1,117 @@
+"""What a handler gets: the caller, a transaction, the time, progress, and when to stop."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from crewhall.config import Settings
+from crewhall.idempotency import part_of
+from crewhall.identity import Actor
+from crewhall.stop import Stop
+from crewhall.store.transaction import Look, Row, Tx, Work
+from crewhall.tool import State, StateT, Tool
+
+if TYPE_CHECKING:
+    from crewhall.app.hub import Hub
+
+Progress = Callable[[float, float | None, str | None], None]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a call comes from, as its bridge tells it: a directory, and variables that count for this call alone.
+
+    `worktree` is no word of the client's: it is the root of the worktree's own server, by which the call came in, and
+    `identity` which directory that was when it was opened.
+    """
+
+    directory: str | None = None
+    bridge: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)  # tokens may be among them
+    worktree: str | None = None
+    identity: tuple[int, int] | None = None
+
+
+NOWHERE = Origin()
+
+
+@dataclass
+class Call:
+    """What a handler may use of the world: a transaction, the time, progress, and when to stop."""
+
+    hub: "Hub"
+    tool: Tool
+    actor: Actor
+    edge: str
+    stop: Stop
+    report: Progress | None
+    now: int
+    id: str
+    origin: Origin = NOWHERE
+    started_at: float = field(default_factory=time.perf_counter)
+    in_log: bool = False
+    whole: Tx | None = None  # the one transaction of a call that has an idempotency key
+
+    @property
+    def settings(self) -> Settings:
+        return self.hub.settings
+
+    def state(self, state: State[StateT]) -> StateT:
+        """What the family declared that this hub keeps in memory."""
+        return self.hub.state(state)
+
+    @contextmanager
+    def begin(self) -> Iterator[Tx]:
+        """A short transaction, read-only unless the tool changes things. Nothing waits inside it.
+
+        Where the call is one transaction as a whole, it is a part of that.
+        """
+        self.stop.check()
+        if self.whole is not None:
+            with part_of(self.whole) as tx:
+                yield tx
+            return
+        if not self.tool.changes:
+            with self.hub.store.read() as tx:
+                yield tx
+            return
+        work = Work(self.actor.id, self.tool.name, self.now, self.log_row, self._before_commit)
+        with self.hub.store.write(work) as tx:
+            yield tx
+        self.in_log = True
+
+    def one(self, name: str, /, **params: Any) -> Row | None:
+        """The row of one query, without a transaction around it."""
+        self.stop.check()
+        look: Look = self.whole or self.hub.store
+        return look.one(name, **params)
+
+    def _before_commit(self) -> None:
+        self.hub.before_commit()
+        self.stop.check()
+
+    def saw(self, agent_id: str) -> None:
+        """A client without a token writes for this agent, as it seems: a sign of its life."""
+        if self.actor.proof == "local":
+            self.hub.presence.saw(agent_id, None)
+
+    def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Tell the client how far the call is; also a place where it may stop."""
+        self.stop.check()
+        if self.report is not None:
+            self.report(done, total, message)
+
+    def log_row(self, error: str | None = None) -> Row:
+        """This call as a row of the call log."""
+        return {
+            "id": self.id,
+            "at": self.now,
+            "tool": self.tool.name,
+            "actor": self.actor.id,
+            "edge": self.edge,
+            "success": int(error is None),
+            "error": error,
+            "duration_ms": round((time.perf_counter() - self.started_at) * 1000),
+        }

@@ -1,0 +1,83 @@
+"""Checks of every call: may the actor make it, as whom does it act, can its arguments be stored?"""
+
+import math
+from typing import Any
+
+from crewhall.errors import Forbidden, InvalidInput
+from crewhall.identity import Actor
+from crewhall.tool import Tool
+
+DEPTH = 64
+
+
+def refuse_unallowed(tool: Tool, actor: Actor) -> None:
+    """Raise Forbidden when the actor may not call the tool."""
+    if not actor.kinds & set(tool.who):
+        raise Forbidden(
+            f"{tool.name} is for {' and '.join(tool.who)}, and you are {_description(actor)}",
+            hint="Ask one who may, or the operator.",
+        )
+    if actor.readonly and tool.changes:
+        raise Forbidden(
+            f"{tool.name} changes the hall, and this client is in the read-only profile",
+            hint="Connect with another profile to make changes.",
+        )
+
+
+def _description(actor: Actor) -> str:
+    return "the operator" if actor.kind == "operator" else f"{actor.role or 'agent'} {actor.id}"
+
+
+def with_acting_agent(tool: Tool, actor: Actor, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments, with the agent that the caller acts as. No one acts as someone else.
+
+    Raises Forbidden when an agent names another one, InvalidInput when a client without a token names none.
+    """
+    if tool.acting is None:
+        return arguments
+    given = arguments.get(tool.acting)
+    if actor.kind == "agent":
+        if given not in (None, actor.id):
+            raise Forbidden(
+                f"{tool.acting} is {given}, and your token is that of {actor.id}",
+                hint=f"Leave {tool.acting} out, or give your own id.",
+            )
+        given = actor.id
+    if given is None:
+        raise InvalidInput(
+            f"missing argument '{tool.acting}'",
+            hint="A client without an agent's token says for which agent it speaks: agent_register gives an id. "
+            "In messages you may be yourself: operator.",
+        )
+    return arguments | {tool.acting: given}
+
+
+def refuse_unstorable(arguments: Any) -> None:
+    """Raise InvalidInput for what no database or wire can hold: NUL, lone surrogates, NaN, endless nesting."""
+    level = [arguments]
+    for _ in range(DEPTH):
+        deeper: list[Any] = []
+        for value in level:
+            if isinstance(value, str):
+                _refuse_text(value)
+            elif isinstance(value, dict):
+                deeper += value.keys()
+                deeper += value.values()
+            elif isinstance(value, list):
+                deeper += value
+            elif isinstance(value, float) and not math.isfinite(value):
+                raise InvalidInput(f"{value} is not a number that JSON has", hint="Send a finite number, or null.")
+        if not deeper:
+            return
+        level = deeper
+    raise InvalidInput(f"the arguments are nested deeper than {DEPTH} levels", hint="Send a flatter value.")
+
+
+def _refuse_text(value: str) -> None:
+    if "\0" in value:
+        raise InvalidInput("a text holds a NUL character", hint="Take U+0000 out; no text in the hall may hold it.")
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise InvalidInput("a text holds half of a surrogate pair", hint="Send whole Unicode characters.") from None

@@ -1,0 +1,150 @@
+"""
+The one door: every call from every edge is `Hub.call(name, arguments, actor)`.
+
+    find the tool ─▶ may the actor? ─▶ parse ─▶ handler, with a Call in its hand ─▶ plain data
+                                         every way out leaves a row in the call log
+"""
+
+import itertools
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from crewhall import identity
+from crewhall.app.call import NOWHERE, Call, Origin, Progress
+from crewhall.app.checks import refuse_unallowed, refuse_unstorable, with_acting_agent
+from crewhall.app.chores import Chores
+from crewhall.config import Settings
+from crewhall.declaration import KEY
+from crewhall.errors import Failure
+from crewhall.idempotency import once
+from crewhall.identity import Actor, Credentials
+from crewhall.meter import Meter
+from crewhall.presence import Presence
+from crewhall.stop import Stop
+from crewhall.store.calls import CallLog
+from crewhall.store.open import open_store
+from crewhall.store.sql import Queries, text_of
+from crewhall.store.transaction import Store, Tx, Work
+from crewhall.tool import Registry, State, StateT, Tool
+
+log = logging.getLogger(__name__)
+
+
+class Hub:
+    """A hall's running server: its store, its tools, its settings, its clock."""
+
+    def __init__(self, settings: Settings, registry: Registry, *, clock: Callable[[], int] | None = None) -> None:
+        self.settings = settings
+        self.registry = registry
+        texts = [text_of("crewhall", name) for name in ("identity.sql", "idempotency.sql")]
+        texts += [family.queries for family in registry.families]
+        self.store: Store = open_store(settings.database, Queries(texts), settings["database.pool"])
+        self.clock = clock or self.store.now
+        self.calls = CallLog(self.store)
+        self.meter = Meter(tool.name for tool in registry.tools)
+        self.presence = Presence()
+        self._states = {state: state.make(settings) for state in registry.states}
+        self.before_commit: Callable[[], None] = lambda: None
+        self.id = identity.new_id("hu")
+        self._numbers = itertools.count(1)
+        self._chores = Chores(self)
+        self._settle()
+
+    def _settle(self) -> None:
+        """What every hall has from its first start on: its own id."""
+        with self.own_work() as tx:
+            tx.run("hall_found", id=identity.new_id("ha"))
+
+    def state(self, state: State[StateT]) -> StateT:
+        """What a family declared that each hub keeps in memory: this hub's own."""
+        kept: StateT = self._states[state]
+        return kept
+
+    @contextmanager
+    def own_work(self) -> Iterator[Tx]:
+        """A transaction of the hub itself, for what no tool does."""
+        with self.store.write(Work("operator", None, self.clock())) as tx:
+            yield tx
+
+    def identify(self, credentials: Credentials) -> Actor:
+        """The actor behind a request. Raises Unauthorized."""
+        if credentials.needs_no_look:
+            return identity.OPERATOR
+        return identity.identify(self.store, credentials, self.clock())
+
+    def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        actor: Actor,
+        *,
+        edge: str = "python",
+        stop: Stop | None = None,
+        progress: Progress | None = None,
+        origin: Origin = NOWHERE,
+    ) -> dict[str, Any]:
+        """Do what the tool does and return its result as plain data. Raises Failure."""
+        tool = self.registry.find(name)
+        stop = stop or Stop(self.seconds_for(tool))
+        with self.meter.measuring(tool.name):
+            call_id = f"{self.id}.{next(self._numbers)}"
+            return self._do(Call(self, tool, actor, edge, stop, progress, self.clock(), call_id, origin), arguments)
+
+    def seconds_for(self, tool: Tool) -> float | None:
+        """How long a call of the tool may take; None where it sees to that itself."""
+        return None if tool.unhurried else self.settings["tool.timeout"]
+
+    def _do(self, call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The call itself; every way out leaves a row in the call log."""
+        tool, actor = call.tool, call.actor
+        error: str | None = "INTERNAL"
+        try:
+            refuse_unallowed(tool, actor)
+            refuse_unstorable(arguments)
+            given = with_acting_agent(tool, actor, tool.parse(arguments))
+            self._note_presence(call, given)
+            body = _answer(call, given)
+            error = None
+        except Failure as failure:
+            error = failure.code
+            raise
+        finally:
+            if error is not None or not call.in_log:
+                self.calls.put(call.log_row(error))
+        return body
+
+    def _note_presence(self, call: Call, given: Mapping[str, Any]) -> None:
+        """A call of an agent is a sign of life; that a person looks at one in the dashboard is none.
+
+        By its token an agent is known to be behind the bridge. Whoever names one may be another, such as a coordinator.
+        """
+        if call.actor.kind == "agent":
+            self.presence.saw(call.actor.id, call.origin.bridge)
+        elif call.tool.acting is not None and call.actor.proof == "local":
+            self.presence.saw(given[call.tool.acting], None)
+
+    def do_chores(self) -> None:
+        """One tick: run the chores that are due."""
+        self._chores.tick()
+
+    @property
+    def tick_seconds(self) -> float:
+        return self._chores.tick_seconds
+
+    def close(self) -> None:
+        """Finish the call log and let go of the database; one that is stuck is left as it is."""
+        if self.calls.close():
+            self.store.close()
+        else:
+            log.error("the database is stuck; the call log's last rows are lost")
+
+
+def _answer(call: Call, given: dict[str, Any]) -> dict[str, Any]:
+    """What the tool gives, as plain data; with an idempotency key it is done once, in one transaction."""
+    tool, key = call.tool, given.pop(KEY, None)
+    if key is None:
+        return tool.dump(tool.handler(call, **given))
+    with call.begin() as call.whole:
+        return once(call.whole, key, given, lambda: tool.dump(tool.handler(call, **given)))

@@ -1,0 +1,1 @@
+"""Agents: who works in the hall."""

@@ -1,0 +1,77 @@
+"""Agents: ag_…, a registered worker of any runtime, online, busy or offline."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+from pydantic_core import from_json
+
+from crewhall.bounded import WHOLE_BYTES, Cut, cut
+from crewhall.families.work.model import PATH_BYTES, _fits
+from crewhall.store.transaction import Row
+from crewhall.tool import Result
+
+Runtime = Literal["claude_code", "codex", "gemini", "opencode", "custom"]
+Role = Literal["coordinator", "worker"]
+AgentType = Literal["planning", "coding", "review"]
+AgentStatus = Literal["online", "offline", "busy"]
+LiveStatus = Literal["online", "busy"]
+Capabilities = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=100)]],
+    Field(max_length=50, description="What you are good at, such as typescript, python, testing."),
+]
+Metadata = Annotated[dict[str, Any], Field(description="Anything else worth keeping, as an object of at most 16 kB.")]
+WorkspacePath = Annotated[
+    str, Field(max_length=PATH_BYTES, description="The directory you work in."), AfterValidator(_fits)
+]
+
+
+class Agent(Result):
+    id: str
+    name: str
+    runtime: Runtime
+    role: Role
+    type: AgentType | None
+    status: AgentStatus
+    capabilities: list[str]
+    workspace_path: str | None
+    current_task_id: str | None
+    metadata: dict[str, Any] | None = Field(description="Null when it is too large for this answer; see left_out.")
+    last_heartbeat_at: int | None
+    lease_expires_at: int | None = Field(description="When it counts as gone unless it calls or beats before.")
+    created_at: int
+    updated_at: int
+    left_out: Cut | None
+
+    @classmethod
+    def from_row(cls, row: Row, total: int = WHOLE_BYTES) -> "Agent":
+        told = row | {"capabilities": from_json(row["capabilities"])}
+        return cls(**cut(told, ("capabilities", "workspace_path"), ("metadata",), total=total))
+
+
+class Registered(Result):
+    id: str
+    name: str
+    status: AgentStatus
+    role: Role
+
+
+class Beat(Result):
+    success: bool
+    next_heartbeat_ms: int
+
+
+class Agents(Result):
+    agents: list[Agent]
+    total: int
+    next_offset: int | None = Field(description="Where the next page begins; null when this is the last.")
+
+
+class AgentToken(Result):
+    agent_id: str
+    role: Role
+    token: str = Field(description="Shown once; the hall keeps a hash of it.")
+
+
+class Revoked(Result):
+    agent_id: str
+    revoked: int

@@ -1,0 +1,121 @@
+-- name: agent_get
+-- An agent.
+SELECT id, name, runtime, role, type, status, capabilities, workspace_path, current_task_id, metadata,
+       last_heartbeat_at, lease_until AS lease_expires_at, created_at, updated_at
+  FROM agent WHERE id = :id;
+
+-- name: agent_lock
+-- An agent's changing parts, held until commit.
+SELECT id, name, status, current_task_id, last_heartbeat_at, lease_until, has_left
+  FROM agent WHERE id = :id {for_update};
+
+-- name: agent_insert
+-- A new agent.
+INSERT INTO agent (id, name, runtime, role, type, status, capabilities, workspace_path, metadata, lease_until, bridge,
+                   created_at, updated_at)
+VALUES (:id, :name, :runtime, :role, :type, :status, :capabilities, :workspace_path, :metadata, :until, :bridge,
+        :now, :now);
+
+-- name: agent_introduce
+-- An agent that was known by its token says who it is.
+UPDATE agent
+   SET name = :name, runtime = :runtime,
+       status = CASE WHEN EXISTS (SELECT 1 FROM task WHERE claimed_by = agent.id) THEN 'busy' ELSE 'online' END,
+       last_heartbeat_at = NULL, lease_until = :until,
+       has_left = 0, bridge = COALESCE(CAST(:bridge AS text), bridge), updated_at = :now,
+       capabilities = COALESCE(CAST(:capabilities AS text), capabilities),
+       workspace_path = COALESCE(CAST(:workspace_path AS text), workspace_path),
+       metadata = COALESCE(CAST(:metadata AS text), metadata)
+ WHERE id = :id
+RETURNING id, name, status, role;
+
+-- name: agent_beat
+-- An agent is alive.
+UPDATE agent
+   SET last_heartbeat_at = :now, lease_until = :until, has_left = 0, status = :status,
+       bridge = COALESCE(CAST(:bridge AS text), bridge), current_task_id = COALESCE(CAST(:task AS text), current_task_id),
+       updated_at = :now
+ WHERE id = :id;
+
+-- name: agent_set
+-- An agent's new status, task, place and cargo; it is here, or has left.
+UPDATE agent
+   SET status = :status, current_task_id = :task, lease_until = :until, has_left = :has_left, updated_at = :now,
+       workspace_path = COALESCE(CAST(:workspace_path AS text), workspace_path),
+       metadata = COALESCE(CAST(:metadata AS text), metadata)
+ WHERE id = :id;
+
+-- name: agents
+-- A page of agents, the longest known first.
+SELECT id, name, runtime, role, type, status, capabilities, workspace_path, current_task_id, metadata,
+       last_heartbeat_at, lease_until AS lease_expires_at, created_at, updated_at
+  FROM agent
+ WHERE (CAST(:statuses AS text) IS NULL OR status IN {each:statuses})
+   AND (CAST(:role AS text) IS NULL OR role = :role)
+   AND (CAST(:runtime AS text) IS NULL OR runtime = :runtime)
+ ORDER BY created_at, id LIMIT :limit OFFSET :offset;
+
+-- name: agents_count
+-- How many agents there are.
+SELECT count(*) AS total
+  FROM agent
+ WHERE (CAST(:statuses AS text) IS NULL OR status IN {each:statuses})
+   AND (CAST(:role AS text) IS NULL OR role = :role)
+   AND (CAST(:runtime AS text) IS NULL OR runtime = :runtime);
+
+-- name: agent_named
+-- The agent that has had this name the longest.
+SELECT id FROM agent WHERE name = :name ORDER BY created_at, id LIMIT 1;
+
+-- name: agent_ids
+-- Ids of the agents whose id or name begins so, the newest first, and how many there are in all.
+SELECT id AS value, count(*) OVER () AS total
+  FROM agent
+ WHERE substr(id, 1, length(CAST(:prefix AS text))) = :prefix OR substr(name, 1, length(:prefix)) = :prefix
+ ORDER BY created_at DESC, id LIMIT :limit;
+
+-- name: agents_live_count
+-- How many agents are in the hall now.
+SELECT count(*) AS total FROM agent WHERE status IN ('online', 'busy');
+
+-- name: agent_busy
+-- An agent is at a task.
+UPDATE agent SET status = 'busy', current_task_id = :task, lease_until = :until, has_left = 0, updated_at = :now
+ WHERE id = :id;
+
+-- name: agent_turn
+-- An agent turns to another task, or to none.
+UPDATE agent SET status = :status, current_task_id = :task, updated_at = :now WHERE id = :id;
+
+-- name: agent_bridge_set
+-- An agent speaks through a bridge.
+UPDATE agent SET bridge = :bridge WHERE id = :id AND (bridge IS NULL OR bridge <> :bridge);
+
+-- name: agents_at_bridges
+-- Agents whose bridge is connected, and who are here.
+SELECT id FROM agent WHERE bridge IN {each:bridges} AND status <> 'offline' AND has_left = 0;
+
+-- name: agents_lock
+-- Agents that have not left, locked in the order of their ids.
+SELECT id, status, last_heartbeat_at
+  FROM agent WHERE id IN {each:ids} AND has_left = 0 ORDER BY id {for_update};
+
+-- name: agent_bridge_forget
+-- An agent is no longer kept by the bridge that it spoke through.
+UPDATE agent SET bridge = NULL WHERE id = :id;
+
+-- name: agent_here
+-- An agent is here until a time at least.
+UPDATE agent SET lease_until = :until, status = :status WHERE id = :id;
+
+-- name: agents_lapsed
+-- Agents whose lease is over, and over for a whole lease since the asking hub is awake, or who are gone and hold a task.
+SELECT id, name, lease_until
+  FROM agent
+ WHERE status <> 'offline' AND lease_until < :now
+   AND CAST(:awake AS bigint) + CASE WHEN last_heartbeat_at IS NULL THEN CAST(:lease AS bigint) ELSE :beats END < :now
+ UNION
+SELECT agent.id, agent.name, agent.lease_until
+  FROM task JOIN agent ON agent.id = task.claimed_by
+ WHERE task.claimed_by IS NOT NULL AND agent.status = 'offline' AND agent.lease_until < :now
+ ORDER BY lease_until LIMIT :limit;

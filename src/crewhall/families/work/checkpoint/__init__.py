@@ -1,0 +1,1 @@
+"""Checkpoints: what an agent leaves for whoever resumes its task."""

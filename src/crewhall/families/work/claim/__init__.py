@@ -1,0 +1,1 @@
+"""Claims: which agent holds which task, and until when."""

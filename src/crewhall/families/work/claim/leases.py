@@ -1,0 +1,212 @@
+"""
+Claims: who holds a task, until when, and what happens when they go quiet.
+
+    free ── claim ──▶ held ── finish, fail, release, leave ──▶ free
+     ▲                 │
+     └──── expire ─────┘     an expired task is pending again, and its epoch stays: the holder's next write takes it up
+                             where it was, unless somebody else has claimed it; then that write is stale
+
+A lease is the agent's, and all its claims share it: `agent.lease_until` grows with each call and each beat. Whoever
+changes a task holds its workflow's row, then the agent's: always in that order, workflows by id.
+"""
+
+import json
+import logging
+
+from crewhall.app import Call
+from crewhall.config import Settings
+from crewhall.families.work.checkpoint.record import add_checkpoint
+from crewhall.families.work.claim.rules import refuse_incapable, stale
+from crewhall.families.work.lookup import found, locked, no_such
+from crewhall.families.work.task.pages import count_step
+from crewhall.families.work.task.rules import UNDER_WAY
+from crewhall.store.transaction import Row, Tx
+
+log = logging.getLogger(__name__)
+
+
+def lease_ms(settings: Settings, *, beats: bool) -> int:
+    """How long an agent counts as here without a sign of life; one that beats is missed sooner."""
+    if beats:
+        return int(settings["agent.heartbeat"] * settings["agent.missed_beats"] * 1000)
+    return int(settings["agent.lease"] * 1000)
+
+
+def lease_from(call: Call, agent: Row) -> int:
+    """The lease of an agent that gives a sign of life now."""
+    return call.now + lease_ms(call.settings, beats=agent["last_heartbeat_at"] is not None)
+
+
+# Writing to a task
+
+
+def locked_task(tx: Tx, task_id: str) -> tuple[Row, Row]:
+    """The workflow, locked, and the task: nothing about it changes until commit. Raises NotFound."""
+    where = tx.one("task_workflow", id=task_id)
+    if where is None:
+        raise no_such("task", task_id)
+    workflow = tx.one("workflow_lock", id=where["workflow_id"])
+    assert workflow is not None
+    return workflow, found(tx, "task", task_id)  # it may be gone by now
+
+
+def task_to_write(call: Call, tx: Tx, task_id: str, epoch: int | None, *, notes_only: bool = False) -> tuple[Row, Row]:
+    """The workflow, locked, and a task that the caller may write to. Raises NotFound, StaleClaim.
+
+    Whoever changes a task that nobody holds, and not only notes something, supersedes the claim that lapsed on it.
+
+    A lapsed claim of the caller's that nobody took goes on, unless its workflow was abandoned, which frees all claims.
+    """
+    workflow, task = locked_task(tx, task_id)
+    claim = _lapsed_claim(call, tx, task, epoch)
+    if claim is not None and workflow["status"] != "abandoned":
+        _renew(call, tx, task, claim)
+        task = found(tx, "task", task_id)
+    elif task["claimed_by"] is None and not notes_only:
+        tx.run("claim_supersede", task_id=task_id, epoch=task["claim_epoch"])
+    if task["claimed_by"] is not None:
+        call.saw(task["claimed_by"])
+    return workflow, task
+
+
+def _lapsed_claim(call: Call, tx: Tx, task: Row, epoch: int | None) -> Row | None:
+    """The caller's claim that lapsed and that nobody took. Raises StaleClaim when another claim is the current one.
+
+    The writer is the agent whose token the call has; a client without one is known by the epoch, if it gives one.
+    """
+    if epoch is not None and epoch != task["claim_epoch"]:
+        raise stale(task)
+    writer = call.actor.id if call.actor.kind == "agent" else None
+    if task["claimed_by"] is not None:
+        if writer not in (None, task["claimed_by"]):
+            raise stale(task)
+        return None
+    claim = _claim_by(tx, task, writer, epoch)
+    if claim is None:
+        return None
+    if claim["epoch"] != task["claim_epoch"]:
+        raise stale(task)
+    if claim["ended_how"] not in ("expired", "superseded"):
+        return None  # its own doing: it finished or released the task
+    since = "pending" if claim["status_then"] in UNDER_WAY else claim["status_then"]
+    if claim["ended_how"] == "superseded" or task["status"] != since or task["waits_for"] > 0:
+        raise stale(task)
+    return claim
+
+
+def _claim_by(tx: Tx, task: Row, writer: str | None, epoch: int | None) -> Row | None:
+    if writer is not None:
+        return tx.one("claim_of", task_id=task["id"], agent_id=writer)
+    return None if epoch is None else tx.one("claim_at", task_id=task["id"], epoch=epoch)
+
+
+def _renew(call: Call, tx: Tx, task: Row, claim: Row) -> None:
+    """The claim is as it was before it lapsed."""
+    agent_id, epoch = claim["agent_id"], claim["epoch"]
+    count_step(tx, task, claim["status_then"])
+    tx.run("claim_renew", task_id=task["id"], epoch=epoch)
+    tx.run("task_hold", id=task["id"], agent_id=agent_id, epoch=epoch, status=claim["status_then"], now=call.now)
+    set_busy(call, tx, agent_id, task["id"])
+    tx.event("task.renewed", task["id"], before=task["status"], after=claim["status_then"], data=_who(agent_id, epoch))
+
+
+def take(call: Call, tx: Tx, workflow: Row, task: Row, agent_id: str) -> tuple[int, int]:
+    """A task that no one holds is the agent's; the epoch and the lease. The first claim sets a ready workflow going."""
+    epoch = task["claim_epoch"] + 1
+    tx.run("task_hold", id=task["id"], agent_id=agent_id, epoch=epoch, status=task["status"], now=call.now)
+    tx.run("claim_insert", task_id=task["id"], epoch=epoch, agent_id=agent_id, now=call.now)
+    tx.event("task.claimed", task["id"], data=_who(agent_id, epoch))
+    begin_workflow(call, tx, workflow)
+    return epoch, set_busy(call, tx, agent_id, task["id"])
+
+
+def begin_workflow(call: Call, tx: Tx, workflow: Row) -> None:
+    """A ready workflow is in progress."""
+    if workflow["status"] == "ready":
+        tx.run("workflow_status_set", id=workflow["id"], status="in_progress", reason=None, now=call.now)
+        tx.event("workflow.updated", workflow["id"], before="ready", after="in_progress")
+
+
+def set_busy(call: Call, tx: Tx, agent_id: str, task_id: str) -> int:
+    """The agent is at this task, and its lease is as long as it may be: its end."""
+    agent = locked(tx, "agent", agent_id)
+    until = lease_from(call, agent)
+    tx.run("agent_busy", id=agent_id, task=task_id, until=until, now=call.now)
+    if agent["status"] != "busy":
+        tx.event("agent.updated", agent_id, before=agent["status"], after="busy")
+    return until
+
+
+def _who(agent_id: str, epoch: int) -> str:
+    return json.dumps({"agent_id": agent_id, "epoch": epoch})
+
+
+# The end of a claim
+
+
+def end_claim(tx: Tx, task: Row, how: str, now: int) -> None:
+    """No one holds the task any more; its agent turns to another that it holds, or is free."""
+    tx.run("claim_end", task_id=task["id"], epoch=task["claim_epoch"], how=how, status=task["status"], now=now)
+    tx.run("task_free", id=task["id"], now=now)
+
+
+def settle_agent(tx: Tx, agent_id: str, now: int) -> None:
+    """An agent that holds nothing more is online again; one that does turns to what it holds."""
+    agent = tx.one("agent_lock", id=agent_id)
+    if agent is None:
+        return
+    held = tx.one("task_held", agent_id=agent_id, current=agent["current_task_id"])
+    status = "online" if agent["status"] == "busy" and held is None else agent["status"]
+    tx.run("agent_turn", id=agent_id, status=status, task=None if held is None else held["id"], now=now)
+    if status != agent["status"]:
+        tx.event("agent.updated", agent_id, before=agent["status"], after=status)
+
+
+def put_back(tx: Tx, task: Row, how: str, now: int, *, reason: str | None) -> None:
+    """End the claim; a task under way is pending again. A reason becomes a `recovery` checkpoint."""
+    end_claim(tx, task, how, now)
+    after = task["status"]
+    if task["status"] in UNDER_WAY:
+        after = "pending"
+        count_step(tx, task, after)
+        tx.run("task_back", id=task["id"], now=now)
+    who = _who(task["claimed_by"], task["claim_epoch"])
+    tx.event(f"task.{how}", task["id"], before=task["status"], after=after, data=who)
+    if reason is not None:
+        detail = {"agent_id": task["claimed_by"], "epoch": task["claim_epoch"], "status": task["status"]}
+        add_checkpoint(tx, task["id"], "recovery", reason, now, detail=json.dumps(detail))
+
+
+def put_all_back(tx: Tx, agent_id: str, how: str, now: int, reason: str) -> Row:
+    """Every task that the agent holds is free, with a `recovery` checkpoint; the agent as it was. Raises NotFound.
+
+    One that it claims at this very moment stays; the chore finds it.
+    """
+    agent, tasks = lock_with_tasks(tx, agent_id)
+    for task in tasks:
+        put_back(tx, task, how, now, reason=reason)
+    return agent
+
+
+def lock_with_tasks(tx: Tx, agent_id: str) -> tuple[Row, list[Row]]:
+    """An agent, and the tasks that it holds, with all locks that a change of them needs, in order. Raises NotFound."""
+    workflows = {row["workflow_id"] for row in tx.all("tasks_of_agent", agent_id=agent_id)}
+    for workflow_id in sorted(workflows):
+        tx.run("workflow_lock", id=workflow_id)
+    agent = locked(tx, "agent", agent_id)
+    held = [row["id"] for row in tx.all("tasks_of_agent", agent_id=agent_id) if row["workflow_id"] in workflows]
+    return agent, [found(tx, "task", task_id) for task_id in held]
+
+
+# The end of a lease
+
+
+def writer(call: Call, task: Row) -> str | None:
+    """The agent that writes: the one whose token it is, or whoever holds the task."""
+    return call.actor.id if call.actor.kind == "agent" else task["claimed_by"]
+
+
+def refuse_incapable_agent(tx: Tx, task: Row, agent: Row) -> None:
+    needed = [row["capability"] for row in tx.all("capabilities", ids=json.dumps([task["id"]]))]
+    good_at = json.loads(agent["capabilities"]) if needed else []
+    refuse_incapable(task, [word for word in needed if word not in good_at], agent["id"])

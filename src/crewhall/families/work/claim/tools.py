@@ -1,0 +1,93 @@
+"""Claims: take a task, give it back (seed 003)."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from crewhall.app import Call
+from crewhall.errors import InvalidState
+from crewhall.families.work.claim.leases import (
+    locked_task,
+    put_back,
+    refuse_incapable_agent,
+    set_busy,
+    settle_agent,
+    take,
+)
+from crewhall.families.work.claim.model import Claim, Epoch
+from crewhall.families.work.claim.rules import refuse_unclaimable, stale
+from crewhall.families.work.family import work
+from crewhall.families.work.lookup import found
+from crewhall.families.work.model import Done, Me, Short, TaskId
+from crewhall.families.work.task.pages import waited_for
+from crewhall.families.work.workflow.rules import refuse_not_running
+from crewhall.families.work.workspace.creation import place_for
+from crewhall.families.work.workspace.model import Place
+from crewhall.store.transaction import Row, Tx
+
+
+@work.tool("task_claim", changes=True, idempotent=True, profiles=("worker", "coordinator", "standard"))
+def task_claim(call: Call, task_id: TaskId, agent_id: Me) -> Claim:
+    """Take a task for an agent. Two agents never hold the same task; asking again makes the lease longer.
+
+    success is false when someone else holds it. The claim lasts while the agent is there: each call and each
+    heartbeat of yours makes it longer. Where the workflow wants it, you get a git worktree of your own for the task.
+    """
+    with call.begin() as tx:
+        workflow, task = locked_task(tx, task_id)
+        agent = found(tx, "agent", agent_id)
+        if task["claimed_by"] not in (None, agent_id):
+            return _claim(task["claimed_by"], None, None)
+        if task["claimed_by"] == agent_id:
+            epoch, until = task["claim_epoch"], set_busy(call, tx, agent_id, task_id)
+        else:
+            refuse_unclaimable(task, waited_for(tx, task))
+            refuse_not_running(workflow, "claimed")
+            refuse_incapable_agent(tx, task, agent)
+            epoch, until = take(call, tx, workflow, task, agent_id)
+    place, problem = place_for(call, workflow, task)
+    return _claim(None, epoch, until, place, problem)
+
+
+def _claim(
+    other: str | None, epoch: int | None, until: int | None, place: Place | None = None, problem: str | None = None
+) -> Claim:
+    return Claim(
+        success=other is None,
+        already_claimed_by=other,
+        claim_epoch=epoch,
+        lease_expires_at=until,
+        workspace=place,
+        workspace_problem=problem,
+    )
+
+
+@work.tool("task_release", changes=True, idempotent=True, profiles=("worker", "coordinator", "standard"))
+def task_release(
+    call: Call,
+    task_id: TaskId,
+    agent_id: Me,
+    reason: Annotated[Short, Field(description="Why, for whoever takes it next.")] | None = None,
+    claim_epoch: Epoch | None = None,
+) -> Done:
+    """Give a task back that you hold: it is pending again, and what you noted stays. Nothing happens twice."""
+    with call.begin() as tx:
+        _, task = locked_task(tx, task_id)
+        found(tx, "agent", agent_id)
+        if task["claimed_by"] != agent_id:
+            _refuse_stranger(tx, task, agent_id)
+            return Done(success=True)
+        if claim_epoch is not None and claim_epoch != task["claim_epoch"]:
+            raise stale(task)
+        put_back(tx, task, "released", call.now, reason=reason)
+        settle_agent(tx, agent_id, call.now)
+    return Done(success=True)
+
+
+def _refuse_stranger(tx: Tx, task: Row, agent_id: str) -> None:
+    """Raise StaleClaim or InvalidState unless the agent was the last to hold the task, and no one does now."""
+    claim = tx.one("claim_of", task_id=task["id"], agent_id=agent_id)
+    if claim is None and task["claimed_by"] is None:
+        raise InvalidState(f"agent {agent_id} does not hold task {task['id']}", hint="task_claim takes it.")
+    if claim is None or claim["epoch"] != task["claim_epoch"]:
+        raise stale(task)

@@ -1,0 +1,1 @@
+"""Context: what an agent needs to resume a task, within a token budget."""

@@ -1,0 +1,240 @@
+"""
+What the hall holds about a task and its surroundings, read and counted until it would not fit anyway.
+
+Pages of rows are read as they are needed: of ten thousand checkpoints no more than an answer could hold.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import from_json
+
+from crewhall.families.work.context.model import Include
+from crewhall.families.work.lookup import found
+from crewhall.families.work.message.inbox import counts
+from crewhall.families.work.task.model import shown_status
+from crewhall.store.transaction import Row, Tx
+from crewhall.token_budget import (
+    NAME_TOKENS,
+    Costed,
+    affordable,
+    cost,
+    costed,
+    fit_fields,
+    fit_text,
+    want,
+    whole,
+)
+
+WEIGHTS = {"workflow": 15, "task": 55, "prior": 20, "dependencies": 7, "siblings": 3}
+NOTES = {"texts": 60, "checkpoints": 40}  # of what the task gets, beside its newest checkpoint
+PLACE_TOKENS = 110  # of a workspace's path and branch; in most halls half of that
+PAGE = 20  # rows read at a time
+SIBLINGS, DEPENDENCIES = 50, 200  # rows looked at
+BRIEF, SHORT, LONG = 40, 120, 1_500  # tokens of a text in a list: a sibling's, an outcome, one in full
+FRAME = 60  # tokens of an item in a list beside its texts
+LETTERS = 8 * LONG
+FIRST = {"before": 2**53, "before_id": "~"}  # before this place of the finished tasks are all of them
+CHECKPOINT_TEXTS = ("summary", "detail", "files_changed")
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """All that may go into an answer: frames that always do, texts, and lists with what each item costs."""
+
+    workflow: Body
+    workflow_texts: Body
+    task: Body
+    task_texts: Body
+    newest: Row | None
+    older: list[Costed]
+    prior: list[Costed]
+    siblings: list[Costed] | None
+    dependencies: list[Costed] | None
+    totals: dict[str, int]
+    unread: int
+
+
+def gather(tx: Tx, task: Row, include: Include, most: int, now: int) -> Gathered:
+    """What the hall holds about a task, no more than could fit."""
+    workflow = found(tx, "workflow", task["workflow_id"])
+    noted = task["checkpoint_count"] if include.all_checkpoints else include.recent_checkpoints
+    rows = _checkpoints(tx, task["id"], noted)
+    newest = next(rows, None)
+    beside = {"workflow_id": workflow["id"], "sequence": task["sequence"], "parallel_group": task["parallel_group"]}
+    siblings = affordable(_siblings(tx, task, beside), most) if include.sibling_status else None
+    dependencies = affordable(_dependencies(tx, task), most) if include.dependency_outcomes else None
+    texts, own = _workflow_texts(workflow, include), _task_texts(task)
+    room = most - sum(
+        min(tokens, most * WEIGHTS[name] // 100)
+        for name, tokens in (("workflow", wanted(texts, most)), ("dependencies", price(dependencies)))
+    )
+    own_want = wanted(own, most)
+    older = affordable((_older(row, max(SHORT, most // 8)) for row in rows), room - min(own_want, most // 3))
+    room -= min(own_want + price(older), most * WEIGHTS["task"] // 100)
+    prior = _prior(tx, task, full=include.prior_task_full) if include.prior_task_outcomes else iter(())
+    return Gathered(
+        workflow=_workflow_frame(workflow),
+        workflow_texts=texts,
+        task=_task_frame(tx, task),
+        task_texts=own,
+        newest=newest,
+        older=older,
+        prior=affordable(prior, room),
+        siblings=siblings,
+        dependencies=dependencies,
+        totals={
+            "checkpoints": task["checkpoint_count"],
+            "prior_tasks": _finished_beside(workflow, task) if include.prior_task_outcomes else 0,
+            "sibling_tasks": 0 if siblings is None else tx.value("context_siblings_count", **beside),
+            "dependency_outcomes": 0 if dependencies is None else task["dependency_count"],
+        },
+        unread=_unread(tx, task["claimed_by"], now),
+    )
+
+
+def wanted(texts: Body, most: int) -> int:
+    """What texts want together."""
+    return sum(want(text, most) for text in texts.values() if text is not None)
+
+
+def price(items: list[Costed] | None) -> int:
+    """What items cost together."""
+    return sum(one.tokens for one in items or ())
+
+
+def _unread(tx: Tx, agent_id: str | None, now: int) -> int:
+    if agent_id is None:
+        return 0
+    return sum(number for (status, _), number in counts(tx, agent_id, now).items() if status == "unread")
+
+
+def _finished_beside(workflow: Row, task: Row) -> int:
+    finished: int = workflow["finished_count"]
+    return finished - (task["status"] in ("completed", "skipped"))
+
+
+def _pages(read: Callable[[Row | None], list[Row]]) -> Iterator[Row]:
+    """Rows page by page; no page is read before it is needed."""
+    rows = read(None)
+    while rows:
+        yield from rows
+        rows = read(rows[-1]) if len(rows) == PAGE else []
+
+
+def _checkpoints(tx: Tx, task_id: str, most: int) -> Iterator[Row]:
+    def read(last: Row | None) -> list[Row]:
+        before = 2**31 - 1 if last is None else last["sequence"]
+        return tx.all("context_checkpoints", task_id=task_id, before=before, limit=PAGE)
+
+    for number, row in enumerate(_pages(read)):
+        if number == most:
+            return
+        detail = None if row["detail"] is None else from_json(row["detail"])
+        yield {**row, "detail": detail, "files_changed": from_json(row["files_changed"]), "left_out": None}
+
+
+def _older(row: Row, most: int) -> Costed:
+    return whole(row, most) or costed(fit_checkpoint(row, most))
+
+
+def fit_checkpoint(row: Row, most: int) -> Body:
+    """A checkpoint that is too long, in so many tokens, or in as few as it can have."""
+    texts = {name: row[name] or None for name in CHECKPOINT_TEXTS}
+    frame = row | dict.fromkeys(CHECKPOINT_TEXTS) | {"left_out": dict.fromkeys(CHECKPOINT_TEXTS, 10_000)}
+    fitted, left_out = fit_fields(texts, max(0, most - cost(frame)))
+    fitted |= {"summary": fitted["summary"] or "", "files_changed": fitted["files_changed"] or []}
+    return row | fitted | {"left_out": left_out or None}
+
+
+def _prior(tx: Tx, task: Row, *, full: bool) -> Iterator[Costed]:
+    def read(last: Row | None) -> list[Row]:
+        place = FIRST if last is None else {"before": last["finished_at"], "before_id": last["id"]}
+        chosen = {"workflow_id": task["workflow_id"], "id": task["id"]}
+        return tx.all("context_prior", letters=LETTERS, limit=PAGE, **chosen, **place)
+
+    for row in _pages(read):
+        texts = {"outcome": row["outcome"]}
+        if full:
+            detail = None if row["outcome_detail"] is None else from_json(row["outcome_detail"])
+            texts |= {"description": row["description"], "outcome_detail": detail}
+        yield _listed(row, _named(row), texts, LONG if full else SHORT)
+
+
+def _dependencies(tx: Tx, task: Row) -> Iterator[Costed]:
+    for row in tx.all("context_dependencies", id=task["id"], letters=LETTERS, limit=DEPENDENCIES):
+        one = _named(row)
+        frame = {"task_id": one["id"], "task_name": one["name"], "status": one["status"]}
+        told = _listed(row, frame, {"outcome": row["outcome"]}, 2 * SHORT)
+        if told.item["left_out"] and row["status"] == "failed":
+            told.item["left_out"] = {"error": told.item["left_out"]["outcome"]}  # as text_read calls it
+        yield told
+
+
+def _siblings(tx: Tx, task: Row, beside: Row) -> Iterator[Costed]:
+    for row in tx.all("context_siblings", id=task["id"], letters=8 * BRIEF, limit=SIBLINGS, **beside):
+        told = row["told"] or row["noted"]
+        brief = None if told is None else fit_text(told, BRIEF)
+        yield costed({**_named(row), "claimed_by": row["claimed_by"], "brief_summary": brief})
+
+
+def _named(row: Row) -> Body:
+    return {"id": row["id"], "name": fit_text(row["name"], NAME_TOKENS), "status": shown_status(row)}
+
+
+def _listed(row: Row, frame: Body, texts: Body, most: int) -> Costed:
+    """An item of a list with its texts, cut if they are long; of one that SQL cut already, that counts as well."""
+    counted = [name for name in texts if f"{name}_letters" in row]
+    unread = {name: (row[f"{name}_letters"] or 0) - len(row[name] or "") for name in counted}
+    if not any(unread.values()) and (item := whole({**frame, **texts, "left_out": None}, most + FRAME)):
+        return item
+    fitted, left_out = fit_fields(texts, most)
+    for name, letters in unread.items():
+        if letters > 0:
+            left_out[name] = left_out.get(name, 0) + letters
+    return costed({**frame, **fitted, "left_out": left_out or None})
+
+
+def _workflow_frame(workflow: Row) -> Body:
+    names = ("id", "source_type", "status", "max_parallel_tasks", "task_count", "finished_count")
+    return {name: workflow[name] for name in names} | {"name": fit_text(workflow["name"], NAME_TOKENS)}
+
+
+def _workflow_texts(workflow: Row, include: Include) -> Body:
+    return {
+        "source_content": workflow["source_content"] if include.workflow_summary else None,
+        "plan": plan_in_words(workflow["plan"]) if include.workflow_plan else None,
+        "repository_path": workflow["repository_path"],
+    }
+
+
+def plan_in_words(plan: str | None) -> str | None:
+    """A workflow's plan as a text, the summary first."""
+    if plan is None:
+        return None
+    told = from_json(plan)
+    lists = [f"{name.capitalize()}: {'; '.join(told[name])}" for name in ("risks", "assumptions") if told.get(name)]
+    return "\n".join(part for part in (told["summary"], told["approach"], *lists) if part)
+
+
+def _task_frame(tx: Tx, task: Row) -> Body:
+    frame = {name: task[name] for name in ("id", "claimed_by", "claim_epoch", "checkpoint_count")}
+    frame |= {"name": fit_text(task["name"], NAME_TOKENS), "status": shown_status(task)}
+    return frame | {"workspace": _place(tx, task["workspace_id"])}
+
+
+def _place(tx: Tx, workspace_id: str | None) -> Body | None:
+    """Where the task is done: whole, or by its id alone, since a part of a path leads elsewhere."""
+    row = None if workspace_id is None else tx.one("workspace_get", id=workspace_id)
+    if row is None:
+        return None
+    place = {name: row[name] for name in ("id", "path", "branch", "status")}
+    return place if want(place, PLACE_TOKENS) <= PLACE_TOKENS else {"id": row["id"]}
+
+
+def _task_texts(task: Row) -> Body:
+    objects = {name: None if task[name] is None else from_json(task[name]) for name in ("plan", "context")}
+    texts = {name: task[name] for name in ("description", "outcome", "error")}
+    return {**texts, **objects, "files_likely_affected": from_json(task["files_likely_affected"]) or None}

@@ -1,0 +1,130 @@
+"""A workflow on one page: gathered in a fixed number of reads, put into a fixed budget, as an object or as Markdown."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from crewhall.families.work.context.rows import plan_in_words
+from crewhall.families.work.task.model import shown_status
+from crewhall.store.transaction import Row, Tx
+from crewhall.token_budget import (
+    NAME_TOKENS,
+    affordable,
+    costed,
+    fit_fields,
+    fit_items,
+    fit_text,
+    shares,
+    want,
+)
+
+TOKENS = 2_000  # of the whole page, about
+FRAME = 150  # tokens of its fixed parts
+TOLD = 60  # tokens of what is told of one task
+LISTED = 20  # tasks of one list
+LETTERS = 12 * TOLD
+WEIGHTS = {"texts": 30, "running": 25, "recent": 20, "failed": 15, "next": 10}
+HEADINGS = {
+    "running": "Being worked on",
+    "next": "Ready to begin",
+    "failed": "Failed",
+    "recent": "Finished lately",
+}
+Body = dict[str, Any]
+
+
+def summary_of(tx: Tx, workflow: Row) -> Body:
+    """What the page says, as an object."""
+    here = {"workflow_id": workflow["id"]}
+    found = {name: affordable(map(costed, items), TOKENS) for name, items in _lists(tx, here).items()}
+    texts = {"source": workflow["source_content"], "plan": plan_in_words(workflow["plan"])}
+    wants = {name: sum(one.tokens for one in items) for name, items in found.items()}
+    wants["texts"] = sum(want(text, TOKENS) for text in texts.values() if text is not None)
+    given = shares(wants, WEIGHTS, TOKENS - FRAME)
+    fitted, left_out = fit_fields(texts, given["texts"])
+    lists = {name: fit_items(items, given[name]) for name, items in found.items()}
+    totals = _totals(tx, workflow, here)
+    missing = {name: totals[name] - len(items) for name, items in lists.items()}
+    return {
+        "id": workflow["id"],
+        "name": fit_text(workflow["name"], NAME_TOKENS),
+        "status": workflow["status"],
+        "progress": _progress(workflow, totals),
+        **fitted,
+        **lists,
+        "left_out": left_out | {name: number for name, number in missing.items() if number > 0} or None,
+    }
+
+
+def _lists(tx: Tx, here: Row) -> dict[str, Iterator[Body]]:
+    start = {"sequence": -(2**40), "tail": 2**52, "place": 0, "include_failed": 0}
+    latest = {"before": 2**53, "before_id": "~", "id": ""}
+    few = {"limit": LISTED, "letters": LETTERS}
+    running, failed = tx.all("context_running", **few, **here), tx.all("context_failed", **few, **here)
+    recent, ready = (
+        tx.all("context_prior", **few, **latest, **here),
+        tx.all("tasks_free", limit=LISTED, **start, **here),
+    )
+    return {
+        "running": (
+            {**_named(row), "status": shown_status(row), "claimed_by": row["claimed_by"], "noted": _told(row["noted"])}
+            for row in running
+        ),
+        "recent": ({**_named(row), "status": row["status"], "outcome": _told(row["outcome"])} for row in recent),
+        "failed": ({**_named(row), "error": _told(row["error"])} for row in failed),
+        "next": (_named(row) for row in ready),
+    }
+
+
+def _named(row: Row) -> Body:
+    return {"id": row["id"], "name": fit_text(row["name"], NAME_TOKENS)}
+
+
+def _told(text: str | None) -> str | None:
+    return None if text is None else fit_text(text, TOLD)
+
+
+def _totals(tx: Tx, workflow: Row, here: Row) -> dict[str, int]:
+    """How many tasks there are of each list, by the workflow's tally."""
+    tally: dict[str, int] = {}
+    for row in tx.all("tally", **here):
+        tally[row["status"]] = tally.get(row["status"], 0) + row["tasks"]
+    return {
+        "running": tx.value("tasks_running_count", **here),
+        "recent": workflow["finished_count"],
+        "failed": tally.get("failed", 0),
+        "next": tx.value("tasks_free_count", include_failed=0, **here),
+        "blocked": tx.value("tasks_blocked_count", **here),
+    }
+
+
+def _progress(workflow: Row, totals: dict[str, int]) -> Body:
+    counted = {"tasks": workflow["task_count"], "finished": workflow["finished_count"]}
+    return counted | {name: totals[name] for name in ("running", "failed", "blocked")} | {"ready": totals["next"]}
+
+
+def in_markdown(told: Body) -> str:
+    """The page as Markdown. What agents wrote stands in single lines, so that it opens no heading of its own."""
+    progress = told["progress"]
+    counted = ", ".join(f"{progress[name]} {name}" for name in ("running", "ready", "blocked", "failed"))
+    parts = [
+        f"# {_line(told['name'])} ({told['status']})",
+        f"Workflow {told['id']}: {progress['finished']} of {progress['tasks']} tasks finished; {counted}.",
+        f"**Asked for**: {_line(told['source'] or '')}",
+        f"**Plan**: {_line(told['plan'])}" if told["plan"] else "There is no plan yet.",
+    ]
+    parts += ["\n".join([f"## {title}", *map(_item, told[name])]) for name, title in HEADINGS.items() if told[name]]
+    if told["left_out"]:
+        parts.append(f"Left out: {', '.join(f'{number} of {name}' for name, number in told['left_out'].items())}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _item(item: Body) -> str:
+    said = next((item[name] for name in ("outcome", "error", "noted") if item.get(name)), None)
+    held = f", {item['claimed_by']}" if item.get("claimed_by") else ""
+    return f"- {_line(item['name'])} (`{item['id']}`{held})" + (f": {_line(said)}" if said else "")
+
+
+def _line(text: str) -> str:
+    """A text in one line that nothing takes for more than text: no tag, no `@path` that a CLAUDE.md would read in."""
+    return re.sub(r"(?<!\S)@(?=\S)", "@ ", " ".join(text.split()).replace("<", "&lt;"))

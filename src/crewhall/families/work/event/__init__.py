@@ -1,0 +1,1 @@
+"""Events and calls: what happened in the hall, and who called what."""

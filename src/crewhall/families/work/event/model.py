@@ -1,0 +1,51 @@
+"""Events, one fact of the log each, whose number is a cursor; and calls, refused ones too."""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+from pydantic_core import from_json
+
+from crewhall.store.transaction import Row
+from crewhall.tool import Result
+
+Cursor = Annotated[int, Field(ge=0, le=2**53, description="The cursor to go on from; 0 is the oldest event kept.")]
+
+
+class Event(Result):
+    seq: int
+    at: int
+    actor: str
+    what: str
+    subject: str
+    before_status: str | None
+    after_status: str | None
+    tool: str | None
+    data: dict[str, Any] | None
+
+    @classmethod
+    def from_row(cls, row: Row) -> "Event":
+        return cls(**{**row, "data": from_json(row["data"]) if row["data"] else None})
+
+
+class LoggedCall(Result):
+    id: str
+    at: int
+    tool: str
+    actor: str
+    edge: str
+    success: bool
+    error: str | None
+    duration_ms: int
+
+
+class Calls(Result):
+    calls: list[LoggedCall]
+    total: int
+    next_cursor: str | None = Field(description="Give it as cursor for older ones; null when this is the end.")
+
+
+class Events(Result):
+    events: list[Event]
+    total: int = Field(description="How many match after the cursor that was given.")
+    cursor: int = Field(description="Give it as `after` to go on from here.")
+    newest: int = Field(description="The number of the newest event in the hall.")

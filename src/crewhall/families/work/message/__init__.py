@@ -1,0 +1,1 @@
+"""Messages: agents and the operator write to each other."""

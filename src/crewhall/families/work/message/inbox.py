@@ -1,0 +1,74 @@
+"""
+Inboxes: where messages lie, numbered and counted.
+
+Whoever changes an inbox holds its row until commit, and of several in the order of their names: places only grow,
+and what is counted is what is stored. Counting reads a few rows, however many messages there are.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import count
+
+from crewhall.errors import NotFound
+from crewhall.families.work.message.model import OPERATOR_INBOX, URGENCY
+from crewhall.families.work.message.rules import Counts
+from crewhall.identity import new_id
+from crewhall.store.transaction import Row, Tx
+
+Places = dict[str, Iterator[int]]
+
+
+def refuse_unknown(tx: Tx, agent_id: str) -> None:
+    """Raise NotFound unless the id is an agent's or the operator's inbox."""
+    if agent_id != OPERATOR_INBOX and tx.one("agent_get", id=agent_id) is None:
+        raise NotFound(f"there is no agent '{agent_id}'", hint="agent_list shows the agents; operator is the person.")
+
+
+def hold(tx: Tx, agents: Iterable[str], each: int = 0) -> Places:
+    """Hold inboxes until commit; of each, so many places that are free."""
+    rows = tx.all("inboxes_take", agents=json.dumps(sorted(set(agents))), places=each)
+    return {row["agent_id"]: count(row["last_place"] - each + 1) for row in rows}
+
+
+def put(tx: Tx, letter: Row, recipients: Sequence[str], places: Places) -> list[str]:
+    """Put one letter into inboxes that are held; the ids of its messages. What it says is stored once."""
+    ids = [new_id("ms") for _ in recipients]
+    letter = letter | {"urgency": URGENCY[letter["priority"]], "text": ids[0]}
+    tx.run("message_text_put", **{name: letter[name] for name in ("text", "form", "body")})
+    rows = [
+        letter | {"id": one, "recipient": recipient, "place": next(places[recipient])}
+        for one, recipient in zip(ids, recipients, strict=True)
+    ]
+    tx.many("message_insert", rows)
+    _count(tx, Counter((recipient, "unread", letter["priority"]) for recipient in recipients))
+    return ids
+
+
+def move(tx: Tx, rows: Sequence[Row], status: str, now: int) -> None:
+    """Give messages of held inboxes another status."""
+    tx.run("messages_move", ids=json.dumps([row["id"] for row in rows]), status=status, now=now)
+    changes = Counter((row["recipient_id"], status, row["priority"]) for row in rows)
+    changes.subtract((row["recipient_id"], row["status"], row["priority"]) for row in rows)
+    _count(tx, changes)
+
+
+def _count(tx: Tx, changes: Counter[tuple[str, str, str]]) -> None:
+    names = ("agent", "status", "priority")
+    tx.many("inbox_tally_add", [dict(zip(names, key, strict=True)) | {"messages": changes[key]} for key in changes])
+
+
+def named(tx: Tx, ids: Collection[str]) -> list[Row]:
+    """Whose the messages are, and how they stand; ids that name none are passed over."""
+    return tx.all("messages_named", ids=json.dumps(list(ids)))
+
+
+def counts(tx: Tx, agent_id: str, now: int) -> Counts:
+    """How many messages an inbox holds at this moment, by status and priority."""
+    found: Counts = Counter()
+    for row in tx.all("inbox_tallies", agent=agent_id):
+        found[row["status"], row["priority"]] = row["messages"]
+    for row in tx.all("inbox_overdue", agent=agent_id, now=now):
+        found["unread", row["priority"]] -= row["messages"]
+        found["expired", row["priority"]] += row["messages"]
+    return found

@@ -1,0 +1,1 @@
+"""Repositories: which git repositories the hall knows."""

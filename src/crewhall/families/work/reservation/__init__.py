@@ -1,0 +1,1 @@
+"""Reservations: paths that an agent asks others to leave alone for a while."""

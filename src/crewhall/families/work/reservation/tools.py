@@ -1,0 +1,232 @@
+"""
+Files that agents are about to change: reserved for a while, so that others keep off (ours).
+
+    reserve ──▶ held ── release, its time is over, its agent leaves or goes quiet ──▶ free
+
+It is advice: nobody is kept from writing. Whoever changes an agent's reservations holds the agent's row; whoever
+makes one holds the row of the repository first, so that of two who want the same files one comes second.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from crewhall.app import Call
+from crewhall.bounded import Limit, Offset, fitting, page, short_list
+from crewhall.errors import InvalidInput
+from crewhall.families.work.agent.rules import status_after_beat
+from crewhall.families.work.claim.leases import lease_from
+from crewhall.families.work.family import work
+from crewhall.families.work.lookup import found, locked, no_such
+from crewhall.families.work.model import AgentId, Me, Path, TaskId
+from crewhall.families.work.repository.tools import site_of
+from crewhall.families.work.reservation.model import (
+    FileConflict,
+    FileReservation,
+    FileReservations,
+    FilesReleased,
+    FilesReserved,
+    Paths,
+    Reason,
+    ReservedPath,
+    Seconds,
+)
+from crewhall.families.work.reservation.rules import WHOLE, Ground, refuse_more_reserved, reserved_path
+from crewhall.identity import new_id
+from crewhall.outside.repository_paths import below_top, is_directory, place_of
+from crewhall.store.transaction import Row, Tx
+
+NAMED = 20  # conflicts in one answer
+TOLD_BYTES = 1_000  # of the paths in an event
+ALL = 2**31 - 1
+
+
+@work.tool("file_reserve", changes=True, idempotent=True, profiles=("worker", "coordinator", "standard"))
+def file_reserve(
+    call: Call,
+    agent_id: Me,
+    paths: Annotated[Paths, Field(description="Files, dirs/ or globs, from the repository's root.")],
+    exclusive: bool = True,
+    reason: Reason | None = None,
+    seconds: Seconds = 3600,
+    repository_path: Path | None = None,
+    task_id: TaskId | None = None,
+) -> FilesReserved:
+    """Reserve files that you will change, all or none, so that others keep off.
+
+    success is false when others have some: conflicts says who. Asking again sets a new end.
+    """
+    area = _known_area(call, repository_path, task_id)
+    wanted = area.spelled(paths)
+    with call.begin() as tx:
+        if task_id is not None:
+            found(tx, "task", task_id)
+        area_id = _locked_area(tx, area.root)
+        agent = locked(tx, "agent", agent_id)
+        who = {"area_id": area_id, "agent_id": agent_id}
+        conflicts = _conflicts(tx, wanted, exclusive=int(exclusive), now=call.now, **who)
+        if conflicts:
+            return _answer(area, [], conflicts)
+        until = call.now + seconds * 1000
+        told = {"exclusive": int(exclusive), "reason": reason, "task_id": task_id, "until": until}
+        _put(tx, wanted, who, told, call.now)
+        _stay(call, tx, agent)
+        tx.event("file.reserved", agent_id, data=_told(wanted, area.root))
+    return _answer(area, [ReservedPath(path=path, expires_at=until) for path in wanted], [])
+
+
+def _locked_area(tx: Tx, root: str) -> str:
+    """The id of a repository's row, locked: of two who reserve in it, one waits for the other."""
+    row = tx.one("area_lock", repository_path=root)
+    if row is None:
+        tx.run("area_insert", id=new_id("fa"), repository_path=root)
+        row = tx.one("area_lock", repository_path=root)
+    assert row is not None
+    area_id: str = row["id"]
+    return area_id
+
+
+def _conflicts(tx: Tx, wanted: list[str], **chosen: object) -> list[tuple[Row, str]]:
+    """What others have reserved that meets one of the paths, each with that path."""
+    ground = Ground(wanted)
+    met = ((row, ground.met_by(row["path"])) for row in tx.all("reservations_of_others", **chosen))
+    return [(row, path) for row, path in met if path is not None]
+
+
+def _put(tx: Tx, wanted: list[str], who: Row, told: Row, now: int) -> None:
+    """The paths are the agent's. Raises LimitExceeded."""
+    tx.run("reservations_dead_drop", agent_id=who["agent_id"], now=now)
+    there = tx.value("reservations_elsewhere_count", paths=json.dumps(wanted), now=now, **who)
+    refuse_more_reserved(there, len(wanted))
+    tx.many("reservation_put", [{"path": path, "now": now, **who, **told} for path in wanted])
+
+
+def _stay(call: Call, tx: Tx, agent: Row) -> None:
+    """Whoever reserves is here, for a lease from now: otherwise nobody would notice that it is gone."""
+    status = status_after_beat(agent["status"], None)
+    here = {"until": lease_from(call, agent), "has_left": 0, "workspace_path": None, "metadata": None}
+    tx.run("agent_set", id=agent["id"], status=status, task=agent["current_task_id"], now=call.now, **here)
+    if status != agent["status"]:
+        tx.event("agent.updated", agent["id"], before=agent["status"], after=status)
+
+
+def _told(paths: list[str], root: str | None) -> str:
+    few = short_list(paths, TOLD_BYTES)
+    return json.dumps({"paths": few, "count": len(paths), "repository_path": root}, ensure_ascii=False)
+
+
+def _answer(area: "Area", reserved: list[ReservedPath], conflicts: list[tuple[Row, str]]) -> FilesReserved:
+    return FilesReserved(
+        success=not conflicts,
+        repository_path=area.root,
+        reserved=fitting(reserved),
+        reserved_total=len(reserved),
+        conflicts=fitting(FileConflict.from_row(row, path) for row, path in conflicts[:NAMED]),
+        conflicts_total=len(conflicts),
+    )
+
+
+@work.tool("file_release", changes=True, idempotent=True, profiles=("coordinator",))
+def file_release(
+    call: Call, agent_id: Me, paths: Paths | None = None, repository_path: Path | None = None
+) -> FilesReleased:
+    """Give up what you have reserved: some paths, or all of it in your repository. Nothing happens twice."""
+    area = _area(call, repository_path)
+    root = None if area is None else area.root
+    spelled = None if paths is None else (area or NOWHERE).spelled(paths)
+    both = None if spelled is None else [one for path in spelled for one in (path.rstrip("/"), path.rstrip("/") + "/")]
+    chosen = {"repository_path": root, "paths": None if both is None else json.dumps(both)}
+    with call.begin() as tx:
+        locked(tx, "agent", agent_id)
+        gone = tx.all("reservations_release", agent_id=agent_id, **chosen)
+        live = sorted(row["path"] for row in gone if row["expires_at"] > call.now)
+        if live:
+            tx.event("file.released", agent_id, data=_told(live, root))
+    return FilesReleased(success=True, released=len(live))
+
+
+@work.tool("file_reservations", profiles=("coordinator", "reviewer"))
+def file_reservations(
+    call: Call,
+    repository_path: Path | None = None,
+    path: Path | None = None,
+    agent_id: AgentId | None = None,
+    limit: Limit = 50,
+    offset: Offset = 0,
+) -> FileReservations:
+    """Who has reserved which files: in the hall, in a repository, or in the way of a path or glob."""
+    where = None if repository_path is None else site_of(repository_path).path
+    ground = None
+    if path is not None:
+        area = _known_area(call, where)
+        where, ground = area.root, Ground(area.spelled([path]))
+    chosen = {"repository_path": where, "agent_id": agent_id, "now": call.now}
+    with call.begin() as tx:
+        if agent_id is not None:
+            found(tx, "agent", agent_id)
+        if ground is None:
+            rows = tx.all("reservations", limit=limit, offset=offset, **chosen)
+            total = tx.value("reservations_count", **chosen)
+        else:
+            there = tx.all("reservations", limit=ALL, offset=0, **chosen)
+            met = [row for row in there if ground.met_by(row["path"]) is not None]
+            rows, total = met[offset : offset + limit], len(met)
+    items, following = page((FileReservation.from_row(row) for row in rows), total, offset)
+    return FileReservations(reservations=items, total=total, next_offset=following)
+
+
+# Where a path is
+
+
+@dataclass(frozen=True)
+class Area:
+    """A repository, and the tops of its working trees that absolute paths may be below; the caller's own first."""
+
+    root: str
+    tops: tuple[str, ...]
+
+    def spelled(self, paths: Iterable[str]) -> list[str]:
+        """The paths in their one spelling, each once; a directory that is there ends with a slash."""
+        return list(dict.fromkeys(self._spelled(path) for path in paths))
+
+    def _spelled(self, path: str) -> str:
+        seen = below_top(path, self.root) if path.startswith("/") else None
+        spelled = reserved_path(path if seen is None else seen, self.tops)
+        if spelled == WHOLE or spelled.endswith("/"):
+            return spelled
+        return f"{spelled}/" if any(is_directory(top, spelled) for top in self.tops) else spelled
+
+
+NOWHERE = Area("", ())
+
+
+def _known_area(call: Call, repository_path: str | None, task_id: str | None = None) -> Area:
+    """The repository that is meant. Raises InvalidInput when nothing tells."""
+    area = _area(call, repository_path, task_id)
+    if area is None:
+        raise InvalidInput(
+            "it is not clear in which repository the paths are",
+            hint="Give repository_path, the repository's absolute path.",
+        )
+    return area
+
+
+def _area(call: Call, repository_path: str | None, task_id: str | None = None) -> Area | None:
+    """The repository that is given, or a task's, or the one that the client's directory is in, if any."""
+    here = None if call.origin.directory is None else place_of(call.origin.directory)
+    given = repository_path or (None if task_id is None else _repository_of(call, task_id))
+    if given is None:
+        return None if here is None else Area(here.root, (here.top, here.root))
+    root = site_of(given).path
+    return Area(root, (root,) if here is None or here.root != root else (here.top, root))
+
+
+def _repository_of(call: Call, task_id: str) -> str | None:
+    row = call.one("task_repository", id=task_id)
+    if row is None:
+        raise no_such("task", task_id)
+    path: str | None = row["repository_path"]
+    return path

@@ -1,0 +1,1 @@
+"""Tasks: what there is to do, and how far it is."""

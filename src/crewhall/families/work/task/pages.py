@@ -1,0 +1,130 @@
+"""Pages of tasks: rows, what other tables say of them, and where the next page begins."""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+
+from crewhall.bounded import ItemT, fitting
+from crewhall.errors import InvalidInput
+from crewhall.families.work.task.model import Near, Task, TaskSummary
+from crewhall.store.transaction import Row, Tx
+
+LISTED = 200  # tasks read for one page
+BESIDE_BYTES = 9_000  # of the tasks that stand beside their workflow
+WORKFLOWS = 20  # looked into at a time for tasks to claim
+BLOCKERS = 5  # named in a refusal
+NAMES = 50  # dependencies named of one task
+
+
+def count_step(tx: Tx, task: Row, after: str) -> None:
+    """A task goes from its status to another: counted in its workflow."""
+    if task["status"] != after:
+        where = {"workflow_id": task["workflow_id"], "parallel_group": task["parallel_group"] or ""}
+        tx.run("tally_add", status=task["status"], tasks=-1, **where)
+        tx.run("tally_add", status=after, tasks=1, **where)
+
+
+def near(tx: Tx, task_ids: list[str]) -> Near:
+    """What these tasks depend on and need."""
+    ids = json.dumps(task_ids)
+    return Near(
+        depends_on=names_by_task(tx.all("dependency_names", ids=ids, most=NAMES)),
+        capabilities=names_by_task(tx.all("capabilities", ids=ids), "capability"),
+    )
+
+
+def waited_for(tx: Tx, task: Row) -> list[str]:
+    """Names of some unfinished tasks that a task waits for; none when it is ready."""
+    if task["waits_for"] == 0:
+        return []
+    if task["dependency_count"]:
+        rows = tx.all("blocker_names", ids=json.dumps([task["id"]]), most=BLOCKERS)
+    else:
+        lower = {"workflow_id": task["workflow_id"], "sequence": task["sequence"]}
+        rows = tx.all("lower_open", limit=BLOCKERS, offset=0, **lower)
+    return [row["name"] for row in rows]
+
+
+def names_by_task(rows: list[Row], column: str = "name") -> dict[str, list[str]]:
+    named: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        named[row["task_id"]].append(row[column])
+    return named
+
+
+def whole_tasks(tx: Tx, workflow_id: str) -> tuple[list[Task], str | None]:
+    """The first of a workflow's tasks in their order, in full as far as a list allows, and the cursor of the next."""
+    rows = _rows(tx, workflow_id, None, LISTED)
+    beside = near(tx, [row["id"] for row in rows])
+    return _page(rows, (Task.from_row(row, beside, whole=False) for row in rows[:LISTED]), BESIDE_BYTES)
+
+
+def summaries(
+    tx: Tx,
+    workflow_id: str,
+    *,
+    limit: int = LISTED,
+    most: int = BESIDE_BYTES,
+    cursor: str | None = None,
+    statuses: str | None = None,
+    claimed_by: str | None = None,
+) -> tuple[list[TaskSummary], str | None]:
+    """A page of a workflow's tasks in their order, in short, and the cursor of the next."""
+    rows = _rows(tx, workflow_id, cursor, limit, statuses, claimed_by)
+    return _page(rows, (TaskSummary.from_row(row) for row in rows[:limit]), most)
+
+
+def _rows(
+    tx: Tx,
+    workflow_id: str,
+    cursor: str | None,
+    limit: int,
+    statuses: str | None = None,
+    claimed_by: str | None = None,
+) -> list[Row]:
+    """One row more than the page may have, which tells whether it is the last."""
+    sequence, place = numbers(cursor, (-(2**40), 0))
+    chosen = {"statuses": statuses, "claimed_by": claimed_by}
+    return tx.all("tasks", workflow_id=workflow_id, sequence=sequence, place=place, limit=limit + 1, **chosen)
+
+
+def _page(rows: list[Row], items: Iterable[ItemT], most: int) -> tuple[list[ItemT], str | None]:
+    kept = fitting(items, most)
+    return kept, None if len(kept) == len(rows) else cursor_of(rows[len(kept) - 1], "sequence", "place")
+
+
+def available(
+    tx: Tx, capabilities: str, workflow_id: str | None, repository_path: str | None, limit: int, offset: int
+) -> list[Row]:
+    """Tasks that an agent could claim, the oldest workflow's first. No workflow is looked into that is not needed."""
+    found: list[Row] = []
+    wanted = offset + limit
+    after: Row | None = {"created_at": -1, "id": ""}
+    while after is not None and len(found) < wanted:
+        place = {"created_at": after["created_at"], "id": after["id"]}
+        chosen = {"workflow_id": workflow_id, "repository_path": repository_path}
+        workflows = tx.all("workflows_available", limit=WORKFLOWS, **chosen, **place)
+        for workflow in workflows:
+            chosen = {"workflow_id": workflow["id"], "capabilities": capabilities}
+            found += tx.all("tasks_available", limit=wanted - len(found), **chosen)
+            if len(found) >= wanted:
+                break
+        after = workflows[-1] if len(workflows) == WORKFLOWS else None
+    return found[offset:]
+
+
+def cursor_of(row: Row, *columns: str) -> str:
+    """Where a page ended."""
+    return ":".join(str(row[column]) for column in columns)
+
+
+def numbers(cursor: str | None, start: tuple[int, ...]) -> tuple[int, ...]:
+    """A cursor's numbers, or where the first page starts. Raises InvalidInput for what is no cursor of ours."""
+    if cursor is None:
+        return start
+    parts = cursor.split(":")
+    found = tuple(int(part) for part in parts if re.fullmatch(r"-?[0-9]{1,16}", part))
+    if not len(found) == len(parts) == len(start):
+        raise InvalidInput(f"'{cursor[:50]}' is no cursor", hint="Give next_cursor of the page before, as it is.")
+    return found

@@ -1,0 +1,1 @@
+"""Templates: plans to use again, with variables."""

@@ -1,0 +1,214 @@
+"""
+Templates: plans with variables in them, and the workflows made from them (seed 003, template management).
+
+    a workflow │ a definition ── create ──▶ template ── apply, with values ──▶ a workflow that is ready
+"""
+
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import Field
+from pydantic_core import from_json
+
+from crewhall.app import Call
+from crewhall.bounded import Limit, Offset, page, stored
+from crewhall.errors import InvalidInput, InvalidState, LimitExceeded
+from crewhall.families.work.family import work
+from crewhall.families.work.lookup import found, locked
+from crewhall.families.work.model import Name, Path
+from crewhall.families.work.task.model import PlannedTask
+from crewhall.families.work.task.pages import names_by_task
+from crewhall.families.work.template.model import (
+    About,
+    Applied,
+    Definition,
+    NewTemplate,
+    Template,
+    TemplateId,
+    TemplateRef,
+    Templates,
+    TemplateSummary,
+    TemplateVariable,
+    Value,
+)
+from crewhall.families.work.template.rules import (
+    MOST_BYTES,
+    as_written,
+    chosen,
+    declared,
+    filled,
+    refuse_blow_up,
+    refuse_unsound,
+)
+from crewhall.families.work.workflow.plans import MOST_EDGES, plan_text
+from crewhall.families.work.workflow.tools import begin_workflow, give_plan, repository_of
+from crewhall.identity import new_id
+from crewhall.store.transaction import Row, Tx
+
+LISTED = 100  # more never fit into an answer
+TOLD = 200  # letters of a value that the workflow's source repeats
+
+
+@work.tool("template_create", changes=True, creates=True, profiles=("coordinator",))
+def template_create(
+    call: Call,
+    name: Name,
+    description: About | None = None,
+    from_workflow_id: Annotated[str, Field(max_length=100)] | None = None,
+    template: NewTemplate | None = None,
+) -> TemplateId:
+    """Keep a plan to use again: a workflow's, or one with tasks as workflow_set_plan takes them.
+
+    {{word}} in its texts is a variable, required unless declared otherwise; in a workflow's texts, optional.
+    """
+    if (from_workflow_id is None) == (template is None):
+        raise InvalidInput(
+            "a template is made either from_workflow_id or by a template definition",
+            hint="Give one of the two, and leave the other out.",
+        )
+    made = new_id("tp")
+    given = None if template is None else _kept(*_defined(template))
+    with call.begin() as tx:
+        kept = given or _kept(*_of_workflow(tx, from_workflow_id or ""))
+        tx.run("template_insert", id=made, name=name, description=description, now=call.now, **kept)
+        tx.event("template.created", made)
+    return TemplateId(id=made)
+
+
+def _defined(template: NewTemplate) -> tuple[Definition, list[TemplateVariable]]:
+    plan = Definition(tasks=template.tasks, summary=template.summary, approach=template.approach or "")
+    return plan, declared(plan, template.variables)
+
+
+def _of_workflow(tx: Tx, workflow_id: str) -> tuple[Definition, list[TemplateVariable]]:
+    """A workflow's plan and tasks, whatever has become of them. Raises NotFound, InvalidState or LimitExceeded."""
+    locked(tx, "workflow", workflow_id)
+    workflow = found(tx, "workflow", workflow_id)
+    if workflow["plan"] is None or workflow["task_count"] == 0:
+        raise InvalidState(
+            f"workflow {workflow_id} has no {'tasks' if workflow['plan'] else 'plan'} to make a template of",
+            hint="workflow_set_plan and workflow_add_tasks give it some; or give a template definition.",
+        )
+    letters = tx.value("workflow_letters", workflow_id=workflow_id)
+    if letters > MOST_BYTES:
+        raise LimitExceeded(
+            f"the tasks of workflow {workflow_id} have {letters} characters, and {MOST_BYTES} bytes are allowed",
+            hint="Make templates of parts of it, by a template definition.",
+        )
+    plan = Definition(
+        **from_json(workflow["plan"]),
+        tasks=_planned(tx, workflow_id),
+        max_parallel_tasks=workflow["max_parallel_tasks"],
+        auto_create_workspaces=bool(workflow["auto_create_workspaces"]),
+    )
+    return plan, as_written(plan)
+
+
+def _planned(tx: Tx, workflow_id: str) -> list[PlannedTask]:
+    """The tasks of a workflow as they were planned."""
+    wanted = names_by_task(tx.all("workflow_dependencies", workflow_id=workflow_id))
+    needed = names_by_task(tx.all("workflow_capabilities", workflow_id=workflow_id), "capability")
+    return [
+        PlannedTask(
+            name=row["name"],
+            description=row["description"],
+            sequence=row["sequence"],
+            parallel_group=row["parallel_group"],
+            depends_on=wanted.get(row["id"], []),
+            estimated_complexity=row["estimated_complexity"],
+            files_likely_affected=from_json(row["files_likely_affected"]),
+            required_capabilities=needed.get(row["id"], []),
+        )
+        for row in tx.all("workflow_planned", workflow_id=workflow_id)
+    ]
+
+
+def _kept(plan: Definition, variables: list[TemplateVariable]) -> Row:
+    """The columns of a template. Raises what applying it would raise whatever the values are."""
+    refuse_blow_up(plan, {})
+    refuse_unsound(plan.tasks)
+    edges = sum(len(task.depends_on) for task in plan.tasks)
+    if edges > MOST_EDGES:
+        raise LimitExceeded(
+            f"the plan has {edges} dependencies, and {MOST_EDGES} are allowed",
+            hint="A task need not name what its dependencies wait for already.",
+        )
+    plan_text(plan.summary or "", plan.approach, plan.risks, plan.assumptions)
+    told = {one.name: one.model_dump(exclude={"name"}) for one in variables}
+    return {
+        "variables": stored("variables", told),
+        "definition": plan.model_dump_json(exclude_defaults=True),
+        "task_count": len(plan.tasks),
+    }
+
+
+@work.tool("template_list", profiles=("coordinator",), resources=("crewhall://templates",))
+def template_list(call: Call, limit: Limit = 20, offset: Offset = 0) -> Templates:
+    """The templates of the hall, the newest first, with their variables."""
+    with call.begin() as tx:
+        rows = tx.all("templates", limit=min(limit, LISTED), offset=offset)
+        total = tx.value("templates_count")
+    items, following = page((TemplateSummary.from_row(row) for row in rows), total, offset)
+    return Templates(templates=items, total=total, next_offset=following)
+
+
+@work.tool("template_get", profiles=("coordinator",), resources=("crewhall://templates/{id}",))
+def template_get(call: Call, id: TemplateRef) -> Template:
+    """A template with its plan; text_read gives the whole of its definition and variables."""
+    return Template.from_row(found(call, "template", id))
+
+
+@work.tool("template_apply", changes=True, creates=True, profiles=("coordinator",))
+def template_apply(
+    call: Call,
+    template_id: TemplateRef,
+    workflow_name: Name,
+    variables: Annotated[dict[str, Value], Field(description="A text for each {{word}}.")] | None = None,
+    repository_path: Path | None = None,
+    max_parallel_tasks: Annotated[int, Field(ge=1, le=1000)] | None = None,
+    auto_create_workspaces: bool | None = None,
+) -> Applied:
+    """Make a workflow from a template, ready to begin; repository_path as in workflow_create.
+
+    The last two are as in the template's own workflow when left out.
+    """
+    template = found(call, "template", template_id)
+    given = variables or {}
+    plan = _made(template, given)
+    text = plan_text(_summary(plan, template), plan.approach, plan.risks, plan.assumptions)
+    where = repository_of(call, repository_path)
+    with call.begin() as tx:
+        workflow_id = begin_workflow(
+            tx,
+            call.now,
+            name=workflow_name,
+            source_type="custom",
+            source_ref=template_id,
+            source_content=_source(template, given),
+            repository_path=where,
+            max_parallel_tasks=max_parallel_tasks or plan.max_parallel_tasks,
+            auto_create_workspaces=int(
+                plan.auto_create_workspaces if auto_create_workspaces is None else auto_create_workspaces
+            ),
+        )
+        give_plan(tx, workflow_id, text, plan.tasks, call.now)
+    return Applied(workflow_id=workflow_id)
+
+
+def _made(template: Row, given: Mapping[str, str]) -> Definition:
+    """The template's plan with these values in it. Raises InvalidInput or LimitExceeded."""
+    plan = Definition(**from_json(template["definition"]))
+    variables = [TemplateVariable(name=name, **told) for name, told in from_json(template["variables"]).items()]
+    values = chosen(variables, given)
+    refuse_blow_up(plan, values)
+    return filled(plan, values)
+
+
+def _summary(plan: Definition, template: Row) -> str:
+    return plan.summary if plan.summary is not None else template["description"] or template["name"]
+
+
+def _source(template: Row, given: Mapping[str, str]) -> str:
+    """What the workflow says of where it comes from."""
+    values = [f"{name} = {value[:TOLD]}{'…' if len(value) > TOLD else ''}" for name, value in given.items()]
+    return "\n".join([f"From template '{template['name']}' ({template['id']}).", *values])

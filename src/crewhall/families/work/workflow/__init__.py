@@ -1,0 +1,1 @@
+"""Workflows: a plan of tasks, its progress, and its pauses."""

@@ -1,0 +1,1 @@
+"""Workspaces: git worktrees in which workflows are worked on."""

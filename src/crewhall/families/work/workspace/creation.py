@@ -1,0 +1,295 @@
+"""
+Workspaces in the hall and on the disk: first a row that says what is wanted, then git, then a row that says it is so.
+
+    wanted ── git worktree add ──▶ made ── merged | abandoned ──▶ removed      its work saved under a ref if need be
+                                   found  one that a person made: it is used, and never removed
+
+Whatever is killed in between, the row tells what is left to do: the next call with the same words finishes a worktree,
+and a chore removes what has ended. Nothing waits for git inside a transaction.
+"""
+
+import json
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from crewhall.app import Call
+from crewhall.errors import (
+    Cancelled,
+    Conflict,
+    Failure,
+    InvalidInput,
+    InvalidState,
+    LimitExceeded,
+    TimedOut,
+    Unavailable,
+)
+from crewhall.families.project.open_worktrees import LISTENER, open_worktree
+from crewhall.families.work.claim.rules import stale
+from crewhall.families.work.family import work
+from crewhall.families.work.lookup import found, locked
+from crewhall.families.work.repository.rules import repository_path as spelled
+from crewhall.families.work.task.model import FINISHED
+from crewhall.families.work.workspace.model import Place
+from crewhall.families.work.workspace.removal import refuse_elsewhere
+from crewhall.families.work.workspace.rules import (
+    branch_for,
+    refuse_gone,
+    refuse_other_branch,
+    refuse_place,
+    refuse_undecodable,
+)
+from crewhall.identity import new_id
+from crewhall.outside.git import GitRepository, open_repository
+from crewhall.outside.repository_paths import is_directory
+from crewhall.outside.worktrees import Added, add_worktree, at, true_path, worktrees
+from crewhall.stop import Part
+from crewhall.store.transaction import Row, Tx
+
+OVER = ("completed", "abandoned")  # workflows in which nothing is done any more
+MOST = 200  # live workspaces of one workflow
+# Claims that make a worktree at once: git can be slow, and half of the threads stay free for short calls.
+SLOTS = work.state(lambda settings: threading.BoundedSemaphore(max(1, settings["tool.threads"] // 2)))
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A workspace that somebody wants."""
+
+    branch: str
+    path: str | None = None
+    base_branch: str | None = None
+    task_ids: Sequence[str] = ()
+
+
+def home_of(root: str) -> str:
+    """Where the hall puts the worktrees of a repository."""
+    return f"{root}-worktrees"
+
+
+def create(call: Call, workflow_id: str, wish: Wish) -> Row:
+    """A workspace with its worktree on the disk; the same wish again gives the same one.
+
+    Raises Conflict when the path or the branch is taken, InvalidInput for a bad branch, base or task, InvalidState
+    when the workflow is over or has no repository, Forbidden for a path that an agent may not choose, StaleClaim for
+    another agent's task, LimitExceeded when the workflow has too many.
+    """
+    with call.begin() as tx:
+        workflow = found(tx, "workflow", workflow_id)
+    repo = _repository(call, workflow)
+    wanted = _wanted(call, repo, workflow_id, wish)
+    with call.begin() as tx:
+        _refuse_over(locked(tx, "workflow", workflow_id))
+        for task_id in wish.task_ids:
+            refuse_task(call, found(tx, "task", task_id), workflow_id)
+        row, is_new = _registered(call, tx, wanted)
+    if row["worktree"] != "wanted" and wanted["worktree"] == "wanted":
+        there = at(repo, row["path"])  # another call may have made it just now
+        refuse_gone(row, is_there=there is not None and not there.is_prunable)
+    return _finished(call, repo, row, wish.task_ids, is_new=is_new)
+
+
+def _wanted(call: Call, repo: GitRepository, workflow_id: str, wish: Wish) -> Row:
+    """The row of what is wished, if it can be."""
+    repo.refuse_bad_branch(wish.branch)
+    path = true_path(spelled(wish.path or os.path.join(home_of(repo.root), wish.branch.replace("/", "-"))))
+    base = wish.base_branch or repo.current_branch()
+    refuse_undecodable(repo.root, path, base)
+    if repo.commit_of(base) is None:
+        raise InvalidInput(f"{repo.root} has no branch or commit '{base}'", hint="Name one that `git branch` shows.")
+    trees = worktrees(repo)
+    there = next((tree for tree in trees if tree.path == path), None)
+    is_found = there is not None and not there.is_half_made and not there.is_prunable
+    if there is not None and is_found:
+        refuse_other_branch(path, there.branch, wish.branch)
+    else:
+        home = os.path.dirname(true_path(os.path.join(home_of(repo.root), "any")))  # it may be a link to a larger disk
+        refuse_place(call.actor, path, home, repo.git_dir, [tree.path for tree in trees if not tree.is_main])
+    return {
+        "workflow_id": workflow_id,
+        "node": call.settings.node,
+        "repository_path": repo.root,
+        "path": path,
+        "branch": wish.branch,
+        "base_branch": base,
+        "worktree": "found" if is_found else "wanted",
+        "has_made_branch": int(not repo.branch_exists(wish.branch)),  # until git has run, and knows
+    }
+
+
+def _refuse_over(workflow: Row) -> None:
+    if workflow["status"] in OVER:
+        raise InvalidState(f"workflow {workflow['id']} is {workflow['status']}", hint="A new one is for new work.")
+
+
+def _repository(call: Call, workflow: Row) -> GitRepository:
+    _refuse_over(workflow)
+    if workflow["repository_path"] is None:
+        raise InvalidState(
+            f"workflow {workflow['id']} has no repository",
+            hint="Give workflow_create a repository_path; workspaces are git worktrees of it.",
+        )
+    return open_repository(workflow["repository_path"], call.stop)
+
+
+def _registered(call: Call, tx: Tx, row: Row) -> tuple[Row, bool]:
+    """The row of a workspace, and whether it is a new one.
+
+    Raises Conflict when its path is another's, or not free yet, LimitExceeded when the workflow has too many.
+    """
+    mine = row | {"id": new_id("ws")}
+    is_new = bool(tx.run("workspace_insert", **mine, now=call.now))
+    if is_new:
+        _refuse_many(tx, row["workflow_id"])
+    if is_new and row["worktree"] == "found":
+        _created(tx, mine)
+    there = tx.one("workspace_at", node=row["node"], path=row["path"])
+    leaving = tx.one("workspace_leaving", node=row["node"], path=row["path"])
+    if there is None or leaving is not None:
+        raise Conflict(
+            f"{row['path']} is still that of workspace {leaving['id'] if leaving else 'that ended just now'}",
+            hint="It is about to be removed; workspace_list tells what hinders. Try again then, or elsewhere.",
+        )
+    if (there["workflow_id"], there["branch"]) != (row["workflow_id"], row["branch"]):
+        raise Conflict(
+            f"{row['path']} is workspace {there['id']} already, on {there['branch']}",
+            hint="Choose another path, or end that workspace with workspace_update.",
+        )
+    return there, is_new
+
+
+def _refuse_many(tx: Tx, workflow_id: str) -> None:
+    if tx.value("workspaces_count", workflow_id=workflow_id, statuses='["active"]') > MOST:
+        raise LimitExceeded(
+            f"workflow {workflow_id} has {MOST} active workspaces", hint="End some of them with workspace_update."
+        )
+
+
+def _created(tx: Tx, row: Row) -> None:
+    tx.event("workspace.created", row["id"], after="active", data=json.dumps({"branch": row["branch"]}))
+
+
+def refuse_task(call: Call, task: Row, workflow_id: str) -> None:
+    """Raise InvalidInput, InvalidState, StaleClaim when the caller can't place it in the workflow's workspaces."""
+    if task["workflow_id"] != workflow_id:
+        raise InvalidInput(
+            f"task {task['id']} belongs to workflow {task['workflow_id']}, and the workspace to {workflow_id}",
+            hint="workspace_list shows the workspaces of the task's own workflow.",
+        )
+    if task["status"] in FINISHED:
+        raise InvalidState(f"task {task['id']} is {task['status']}", hint="Only a task that is open needs a place.")
+    if call.actor.kind == "agent" and task["claimed_by"] not in (None, call.actor.id):
+        raise stale(task)
+
+
+def put_task(call: Call, tx: Tx, task: Row, workspace: Row) -> None:
+    """A task is done in a workspace from now on. Raises InvalidInput, InvalidState, StaleClaim when it cannot be."""
+    refuse_task(call, task, workspace["workflow_id"])
+    if task["workspace_id"] != workspace["id"]:
+        tx.run("task_place", id=task["id"], workspace_id=workspace["id"], now=call.now)
+        tx.event("task.placed", task["id"], data=json.dumps({"workspace_id": workspace["id"]}))
+
+
+def _finished(call: Call, repo: GitRepository, row: Row, task_ids: Sequence[str], *, is_new: bool) -> Row:
+    """The workspace with its worktree made and its tasks in it; if git refuses, there is no new workspace."""
+    added = _made(call, repo, row, is_new=is_new) if row["worktree"] == "wanted" else None
+    with call.begin() as tx:
+        locked(tx, "workflow", row["workflow_id"])
+        if tx.one("workspace_get", id=row["id"]) is None:  # a call like this one failed meanwhile, and forgot it
+            row, _ = _registered(call, tx, row)
+        if added is not None:
+            _note_made(call, tx, row, added)
+        row = found(tx, "workspace", row["id"])
+        if row["status"] == "active":
+            for task_id in task_ids:
+                put_task(call, tx, found(tx, "task", task_id), row)
+    if row["status"] != "active":
+        raise InvalidState(
+            f"workspace {row['id']} was {row['status']} while its worktree was made",
+            hint="The hall removes it again; ask for a new one if it is wanted.",
+        )
+    if added is not None:
+        call.state(LISTENER).nudge()
+    return row
+
+
+def _note_made(call: Call, tx: Tx, row: Row, added: Added) -> None:
+    if not added.was_there:
+        tx.run("workspace_branch_set", id=row["id"], has_made_branch=int(added.branch_is_new))
+    if tx.run("workspace_ready", id=row["id"], now=call.now):
+        _created(tx, row)
+        open_worktree(tx, row["node"], row["path"], call.now, row["id"])
+
+
+def _made(call: Call, repo: GitRepository, row: Row, *, is_new: bool) -> Added:
+    """Make the worktree. If that fails, a workspace that is new with this call is forgotten.
+
+    An older one stays: its worktree may be there, and the next call or the chore sees to it.
+    """
+    try:
+        return add_worktree(repo, row["path"], row["branch"], row["base_branch"], may_be_ours=not is_new)
+    except BaseException as error:
+        if is_new:
+            with call.hub.own_work() as tx:  # the call's own time may be over
+                tx.run("workspace_leave", id=row["id"])
+                tx.run("workspace_forget", id=row["id"])
+        if isinstance(error, OSError):
+            raise InvalidState(
+                f"{row['path']} can't be made: {error.strerror}", hint="Choose a path whose parent can be written to."
+            ) from None
+        raise
+
+
+def place_for(call: Call, workflow: Row, task: Row) -> tuple[Place | None, str | None]:
+    """Where a claimed task is to be done, or why there is no place for it; the claim stands in any case.
+
+    It has one if somebody gave it one, and gets one where the workflow has a worktree made for each task. That takes
+    no more than a part of the call's time.
+    """
+    try:
+        return _place(replace(call, stop=Part(call.stop)), workflow, task), None
+    except (Cancelled, TimedOut):
+        return None, "there was no time to make your worktree. Call task_claim again for it."
+    except Failure as failure:
+        return None, f"{failure.message}. {failure.hint}"
+    except OSError as error:
+        return None, f"no worktree can be made: {error.strerror or error}. Call task_claim again when that is mended."
+
+
+def _place(call: Call, workflow: Row, task: Row) -> Place | None:
+    with call.begin() as tx:
+        row = None if task["workspace_id"] is None else tx.one("workspace_get", id=task["workspace_id"])
+        before = sorted(one["branch"] for one in tx.all("branches_before", id=task["id"]))
+    is_live = row is not None and row["status"] == "active"
+    if not workflow["auto_create_workspaces"] and not is_live:
+        return None
+    if row is not None and is_live:
+        row = _ready(call, workflow, row)
+    else:
+        with _turn(call):
+            row = create(call, workflow["id"], Wish(branch_for(task), task_ids=[task["id"]]))
+    told = {name: row[name] for name in ("id", "path", "branch", "base_branch")}
+    return Place(**told, merge_first=[branch for branch in before if branch != row["branch"]])
+
+
+def _ready(call: Call, workflow: Row, row: Row) -> Row:
+    """A live workspace in which work can begin here and now. Raises Unavailable, Conflict, and what git says."""
+    refuse_elsewhere(row, call.settings.node)
+    if row["worktree"] == "wanted":
+        with _turn(call):
+            return _finished(call, _repository(call, workflow), row, (), is_new=False)
+    refuse_gone(row, is_there=is_directory(row["path"], "."))
+    return row
+
+
+@contextmanager
+def _turn(call: Call) -> Iterator[None]:
+    """Git may be slow, and claims have the threads that heartbeats need. Raises Unavailable when enough are at it."""
+    if not call.state(SLOTS).acquire(blocking=False):
+        raise Unavailable("other worktrees are being made just now", hint="Call task_claim again for yours.")
+    try:
+        yield
+    finally:
+        call.state(SLOTS).release()

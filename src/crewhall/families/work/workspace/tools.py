@@ -1,0 +1,136 @@
+"""Workspaces: git worktrees in which tasks are done side by side (seed 003), and which would conflict (ours)."""
+
+import json
+from collections import defaultdict
+from typing import Annotated
+
+from pydantic import Field
+
+from crewhall.app import Call
+from crewhall.bounded import Limit, Offset, page
+from crewhall.errors import InvalidInput, NotFound
+from crewhall.families.work.claim.leases import task_to_write
+from crewhall.families.work.claim.model import Epoch
+from crewhall.families.work.family import work
+from crewhall.families.work.lookup import found, locked
+from crewhall.families.work.model import Done, Path, TaskId, WorkflowId
+from crewhall.families.work.workspace.creation import Wish, create, put_task
+from crewhall.families.work.workspace.forecast import forecast_of
+from crewhall.families.work.workspace.model import (
+    Branch,
+    Commit,
+    Forecast,
+    Workspace,
+    WorkspaceId,
+    WorkspaceMade,
+    Workspaces,
+    WorkspaceStatus,
+    WorkspaceUpdated,
+)
+from crewhall.families.work.workspace.removal import end, refuse_elsewhere
+from crewhall.families.work.workspace.rules import refuse_end, refuse_others_place
+from crewhall.store.transaction import Row, Tx
+
+NAMED = 20  # tasks of one workspace
+
+
+@work.tool("workspace_create", changes=True, idempotent=True, long=True, profiles=("coordinator",))
+def workspace_create(
+    call: Call,
+    workflow_id: WorkflowId,
+    branch: Branch,
+    path: Annotated[Path, Field(description="Left out: beside the repository, in <repo>-worktrees.")] | None = None,
+    base_branch: Annotated[Branch, Field(description="Left out: what the repository has checked out.")] | None = None,
+    task_ids: Annotated[list[TaskId], Field(max_length=100)] | None = None,
+) -> WorkspaceMade:
+    """Make a git worktree of the workflow's repository on a branch of its own, to do tasks in.
+
+    A worktree that is there already on that branch is used, and never removed. The same call again changes nothing.
+    """
+    row = create(call, workflow_id, Wish(branch, path, base_branch, task_ids or ()))
+    return WorkspaceMade(**{name: row[name] for name in WorkspaceMade.model_fields})
+
+
+@work.tool("workspace_update", changes=True, idempotent=True, destructive=True, long=True, profiles=("coordinator",))
+def workspace_update(
+    call: Call,
+    id: WorkspaceId,
+    status: WorkspaceStatus | None = None,
+    merge_commit: Annotated[Commit, Field(description="merged needs it; taken as given, not looked up.")] | None = None,
+) -> WorkspaceUpdated:
+    """End a workspace: merged or abandoned. Its worktree and branch are removed if the hall made them.
+
+    Uncommitted and unmerged work is saved under a git ref first.
+    """
+    if status is None:
+        raise InvalidInput("status is missing", hint="Say merged, with merge_commit, or abandoned.")
+    with call.begin() as tx:
+        row = _locked(tx, id)
+        refuse_end(row, status, merge_commit)
+        refuse_others_place(row, tx.all("workspace_tasks", ids=json.dumps([id]), limit=500), call.actor)
+        refuse_elsewhere(row, call.settings.node)
+        if row["status"] != status:
+            tx.run("workspace_status_set", id=id, status=status, merge_commit=merge_commit, now=call.now)
+            tx.event("workspace.updated", id, before=row["status"], after=status)
+    if status != "active":
+        row = end(call, row)
+    told = {"worktree": row["worktree"], "saved_refs": json.loads(row["saved_refs"]), "problem": row["problem"]}
+    return WorkspaceUpdated(success=True, **told)
+
+
+def _locked(tx: Tx, workspace_id: str) -> Row:
+    """A workspace; nothing about it changes until commit. Raises NotFound."""
+    locked(tx, "workflow", found(tx, "workspace", workspace_id)["workflow_id"])
+    return found(tx, "workspace", workspace_id)
+
+
+@work.tool(
+    "workspace_list", profiles=("coordinator", "reviewer"), resources=("crewhall://workflows/{workflow_id}/workspaces",)
+)
+def workspace_list(
+    call: Call,
+    workflow_id: WorkflowId,
+    status: list[WorkspaceStatus] | None = None,
+    limit: Limit = 50,
+    offset: Offset = 0,
+) -> Workspaces:
+    """The workspaces of a workflow, the oldest first: where each is, on which branch, and for which tasks."""
+    chosen = {"workflow_id": workflow_id, "statuses": json.dumps(status) if status else None}
+    with call.begin() as tx:
+        found(tx, "workflow", workflow_id)
+        rows = tx.all("workspaces", limit=limit, offset=offset, **chosen)
+        total = tx.value("workspaces_count", **chosen)
+        tasks = tx.all("workspace_tasks", ids=json.dumps([row["id"] for row in rows]), limit=NAMED * 500)
+    inside: dict[str, list[str]] = defaultdict(list)
+    for task in tasks:
+        inside[task["workspace_id"]].append(task["id"])
+    listed = (Workspace.from_row(row, inside[row["id"]][:NAMED]) for row in rows)
+    items, following = page(listed, total, offset)
+    return Workspaces(workspaces=items, total=total, next_offset=following)
+
+
+@work.tool("task_assign_workspace", changes=True, idempotent=True, profiles=("coordinator",))
+def task_assign_workspace(
+    call: Call, task_id: TaskId, workspace_id: WorkspaceId, claim_epoch: Epoch | None = None
+) -> Done:
+    """Say in which workspace a task is done."""
+    with call.begin() as tx:
+        _, task = task_to_write(call, tx, task_id, claim_epoch, notes_only=True)
+        workspace = found(tx, "workspace", workspace_id)
+        if workspace["status"] != "active":
+            raise NotFound(
+                f"workspace {workspace_id} is {workspace['status']}", hint="workspace_list shows the active ones."
+            )
+        put_task(call, tx, task, workspace)
+    return Done(success=True)
+
+
+@work.tool("workspace_forecast", long=True, profiles=("coordinator", "reviewer"))
+def workspace_forecast(call: Call, workflow_id: WorkflowId) -> Forecast:
+    """Which live workspaces would conflict if they were merged now, and in which files; uncommitted work counts.
+
+    Those of other workflows in the same repository are compared too. Nothing in the repository changes.
+    """
+    with call.begin() as tx:
+        found(tx, "workflow", workflow_id)
+    return forecast_of(call, workflow_id)
