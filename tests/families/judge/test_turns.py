@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from crewhall.app import Hub
-from crewhall.families.judge.family import REVIEWS
+from crewhall.families.judge.family import REPORT_WRITES, REVIEWS
 from tests.conftest import eventually
 from tests.families.judge.judge_site import FILES, BackgroundCall, JudgeSite, rules
 
@@ -133,6 +133,7 @@ def test_who_fails_does_not_take_away_what_another_reported_meanwhile(site_of: C
     first.stop.cancel()
     assert (first.wait_for_failure().code, site.report_names()) == ("CANCELLED", sorted(FILES))
     assert json.loads((site.root / "_handoff/JUDGE_REPORT.json").read_text())["report_id"] == answer["report_id"]
+    assert site.hub.state(REPORT_WRITES).running == []
 
 
 def test_one_who_gives_up_in_line_was_never_asked_and_frees_its_place(site_of: Callable[[int], JudgeSite]) -> None:

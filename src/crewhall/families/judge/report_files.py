@@ -7,22 +7,18 @@ a file that says PASS is never older than the question.
 
 import contextlib
 import os
-import threading
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from crewhall.app import Call
 from crewhall.errors import Failure, InvalidState
+from crewhall.families.judge.family import REPORT_WRITES
 from crewhall.families.judge.paths import InputDirectory
 from crewhall.families.judge.rules_report import JSON, MD
 from crewhall.families.project.rules_file import refuse_secret_name
 from crewhall.outside.files import open_root
 from crewhall.outside.writing import make_directory, put, take_away
-
-WRITING = threading.Lock()  # a pair of files is written or removed as one
-WRITTEN: Counter[str] = Counter()  # how often, by directory, since this process began
 
 
 @dataclass(frozen=True)
@@ -58,23 +54,25 @@ def report_directory(call: Call, directory: InputDirectory, report_dir: str) -> 
 
 
 @contextlib.contextmanager
-def empty_during(reports: ReportDirectory) -> Iterator[None]:
+def empty_during(call: Call, reports: ReportDirectory) -> Iterator[None]:
     """No report lies there when the block begins, nor one that somebody else than the hub has written meanwhile.
 
     Raises InvalidState when one from before can't be removed.
     """
-    with WRITING:
-        before = WRITTEN[reports.absolute]
+    writes = call.state(REPORT_WRITES)
+    with writes.lock:
         if not _clear(reports):
             raise InvalidState(
                 f"a report from before can't be removed from '{reports.given[:200]}'",
                 hint="Remove it, or name another report_dir.",
             )
+        review = writes.begin(reports.absolute)
     try:
         yield
     finally:
-        with WRITING:
-            if WRITTEN[reports.absolute] == before:  # else another review's report is there, and stays
+        with writes.lock:
+            writes.running.remove(review)
+            if not review.is_overtaken:  # else another review's report is there, and stays
                 _clear(reports)
 
 
@@ -86,10 +84,11 @@ def _clear(reports: ReportDirectory) -> bool:
     return True
 
 
-def write(reports: ReportDirectory, files: Mapping[str, bytes]) -> str | None:
+def write(call: Call, reports: ReportDirectory, files: Mapping[str, bytes]) -> str | None:
     """Write both files of a review; the reason if that failed. The directory is opened again for it."""
-    with WRITING:
-        WRITTEN[reports.absolute] += 1
+    writes = call.state(REPORT_WRITES)
+    with writes.lock:
+        writes.note_written(reports.absolute)
         try:
             with open_root(reports.parent.root) as top, top.directory(reports.path) as directory:
                 for name, data in files.items():

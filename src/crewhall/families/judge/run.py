@@ -63,7 +63,7 @@ def answer(call: Call, make: Make) -> ReviewResult:
     result = _find_or_run(call, make, question)
     if question.reports is None or result.row["ruling"] is None:
         return result
-    return replace(result, problem=write(question.reports, report_files(result.row)))
+    return replace(result, problem=write(call, question.reports, report_files(result.row)))
 
 
 def _find_or_run(call: Call, make: Make, question: MenuQuestion) -> ReviewResult:
@@ -102,7 +102,7 @@ def _run(call: Call, make: Make, run: ReviewRun) -> ReviewRun:
 
 def _run_cli(call: Call, cli: Cli, question: MenuQuestion) -> ClaudeReply:
     """Run the CLI in the question's directory. Report files that the CLI itself writes, also late ones, are removed."""
-    reports = nullcontext() if question.reports is None else empty_during(question.reports)
+    reports = nullcontext() if question.reports is None else empty_during(call, question.reports)
     with reports, open_root(question.directory.root) as top, top.directory(question.directory.inside) as directory:
         stop, where = ProgressStop(call, question.seconds), way_to(directory, question.directory.path)
         return ask(cli, question.prompt, cwd=where, seconds=question.seconds, stop=stop)
