@@ -138,12 +138,16 @@ class Prompt(Declared):
 
 @dataclass(frozen=True)
 class Chore:
-    """What hubs do every so many seconds (0: at each tick): one of them at a time, by a leased row, or `everywhere`."""
+    """What hubs do every so many seconds (0: at each tick): one of them at a time, by a leased row, or `everywhere`.
+
+    After `limit_seconds` its tick's `stop` ends what waits for it, and `crewhall doctor` calls the chore stuck.
+    """
 
     name: str
     seconds: float
     run: Callable[..., None]
     everywhere: bool = False
+    limit_seconds: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -198,7 +202,6 @@ class Family:
     prompts: list[Prompt] = field(default_factory=list)
     chores: list[Chore] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
-    states: list[State[Any]] = field(default_factory=list)
     operations: list[Kind[Any]] = field(default_factory=list)
 
     def load(self) -> None:
@@ -246,18 +249,16 @@ class Family:
         return declare
 
     def state(self, make: Callable[[Settings], StateT]) -> State[StateT]:
-        """Declare what each hub keeps in memory for this family, made from the settings when the hub opens."""
-        state = State(make)
-        self.states.append(state)
-        return state
+        """Declare what each hub keeps in memory for this family, made from the settings at its first use."""
+        return State(make)
 
     def chore(
-        self, name: str, *, seconds: float = 0.0, everywhere: bool = False
+        self, name: str, *, seconds: float = 0.0, everywhere: bool = False, limit_seconds: float = 60.0
     ) -> Callable[[Callable[..., None]], Callable[..., None]]:
         """Declare a chore: a function of a `Tick`."""
 
         def declare(run: Callable[..., None]) -> Callable[..., None]:
-            self.chores.append(Chore(name, seconds, run, everywhere))
+            self.chores.append(Chore(name, seconds, run, everywhere, limit_seconds))
             return run
 
         return declare
@@ -277,7 +278,6 @@ class Registry:
         self.families = list(families)
         self.tools = [tool for family in self.families for tool in sorted(family.tools, key=lambda tool: tool.command)]
         self.prompts = [prompt for family in self.families for prompt in family.prompts]
-        self.states = [state for family in self.families for state in family.states]
         self.operations = [kind for family in self.families for kind in family.operations]
         self.chores = [chore for family in self.families for chore in family.chores]
         self.sources = sorted((one for family in self.families for one in family.sources), key=lambda one: one.priority)

@@ -7,6 +7,7 @@ The one door: every call from every edge is `Hub.call(name, arguments, actor)`.
 
 import itertools
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -47,11 +48,12 @@ class Hub:
         self.journal = Journal(self.store, self.clock)
         self.meter = Meter(tool.name for tool in registry.tools)
         self.presence = Presence()
-        self._states = {state: state.make(settings) for state in registry.states}
+        self._states: dict[State[Any], Any] = {}
+        self._states_lock = threading.Lock()
         self.before_commit: Callable[[], None] = lambda: None
         self.id = identity.new_id("hu")
         self._numbers = itertools.count(1)
-        self._chores = Chores(self)
+        self.chores = Chores(self)
         self._settle()
 
     def _settle(self) -> None:
@@ -61,7 +63,10 @@ class Hub:
 
     def state(self, state: State[StateT]) -> StateT:
         """What a family declared that each hub keeps in memory: this hub's own."""
-        kept: StateT = self._states[state]
+        with self._states_lock:
+            if state not in self._states:
+                self._states[state] = state.make(self.settings)
+            kept: StateT = self._states[state]
         return kept
 
     @contextmanager
@@ -126,14 +131,6 @@ class Hub:
             self.presence.saw(call.actor.id, call.origin.bridge)
         elif call.tool.acting is not None and call.actor.proof == "local":
             self.presence.saw(given[call.tool.acting], None)
-
-    def do_chores(self) -> None:
-        """One tick: run the chores that are due."""
-        self._chores.tick()
-
-    @property
-    def tick_seconds(self) -> float:
-        return self._chores.tick_seconds
 
     def close(self) -> None:
         """Finish the call log and let go of the database; one that is stuck is left as it is."""

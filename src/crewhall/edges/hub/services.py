@@ -58,7 +58,8 @@ class Running:
                 task.cancel()
             await self.leave()
             self.feed.close()
-            self.is_stuck = not await self.door.close(self._seconds_left())
+            has_ended = await asyncio.to_thread(self.hub.chores.close, self._seconds_left())
+            self.is_stuck = not await self.door.close(self._seconds_left()) or not has_ended
             self.bridges.release()
 
     async def _served(self) -> None:
@@ -83,7 +84,7 @@ class Running:
     async def _chores(self) -> None:
         while True:
             try:
-                await self.door.thread(self.hub.do_chores)
+                await self.door.thread(self.hub.chores.tick)
             except Exception:
-                log.exception("no chore could be done")
-            await asyncio.sleep(self.hub.tick_seconds)
+                log.exception("no chore could be started")
+            await asyncio.sleep(self.hub.chores.tick_seconds)
