@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib import import_module
-from typing import Any, Generic, TypeVar, get_type_hints
+from typing import Any, Generic, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
@@ -34,6 +34,7 @@ from crewhall.store.sql import files_of
 ANYONE = ("operator", "agent")
 OPERATOR = ("operator",)
 PROFILES = ("worker", "coordinator", "reviewer", "standard", "worktree", "readonly", "all")
+Pace = Literal["quick", "short", "long", "own"]
 SCHEME = "crewhall://"
 DECLARING = ("chores", "prompts", "sources", "tools")  # how the names of modules that declare begin
 DeclaredT = TypeVar("DeclaredT", bound="Declared")
@@ -50,13 +51,15 @@ class Result(BaseModel):
 class Tool(Declared):
     """One declared tool.
 
-    `changes` says whether it writes, `who` which kinds of actor may call it. A `long` one runs beside the short ones.
-    An `unhurried` one has a time limit of its own and a line to wait in: it gets a thread for itself, and tool.timeout
-    does not end it.
+    `changes` says whether it writes, `who` which kinds of actor may call it. `pace` says where it runs:
+
+        quick  a few point reads in one transaction: on a local file an edge may run it in its own thread
+        short  in the threads for short calls, as most do
+        long   beside the short ones: git, hosts and the like
+        own    in a thread for itself, with a time limit and a queue of its own; tool.timeout does not end it
+
     One that `creates` takes an idempotency key, which the door sees to. Called with one it runs in one transaction, so
     it does nothing outside the database; its answer is kept, so there is no secret in it.
-    A `quick` one makes a few point reads in one transaction and nothing else: where the database is a local file, an
-    edge may run it without the way to a thread and back, which is a fifth of such a call.
     `resources` are the addresses under which its result can be read; {words} in them are its arguments.
     `route` is a further way in by REST that a seed asks for, such as ("GET", "prs"). One that is `outward` talks to
     services elsewhere. `aliases` are further names by which it can be called, and which no list shows.
@@ -72,20 +75,17 @@ class Tool(Declared):
     command: tuple[str, str] = ("", "")
     destructive: bool = False
     idempotent: bool = False
-    long: bool = False
-    quick: bool = False
+    pace: Pace = "short"
     resources: tuple[str, ...] = ()
     route: tuple[str, str] | None = None
     outward: bool = False
-    unhurried: bool = False
     aliases: tuple[str, ...] = ()
     arguments: type[BaseModel] = field(init=False, repr=False)
     acting: str | None = field(init=False)
 
     def __post_init__(self) -> None:
-        takes_long = self.long or self.unhurried
-        assert not (self.quick and (self.changes or takes_long)), f"{self.name} cannot be quick"
-        assert not self.creates or (self.changes and not takes_long), f"{self.name} cannot take a key"
+        assert self.pace != "quick" or not self.changes, f"{self.name} changes things, and cannot be quick"
+        assert not self.creates or (self.changes and self.pace == "short"), f"{self.name} cannot take a key"
         added = {KEY: (Key | None, None)} if self.creates else {}
         model, acting = arguments_model(self.name, self.handler, **added)
         object.__setattr__(self, "arguments", model)

@@ -558,7 +558,7 @@ def test_a_running_call_may_finish_and_one_that_does_not_is_ended(
     family = Family("slow", "", "tests.edges")
     begun, ended, proceed = threading.Event(), threading.Event(), threading.Event()
 
-    @family.tool("slow_wait", long=True, profiles=("worktree",))
+    @family.tool("slow_wait", pace="long", profiles=("worktree",))
     def slow_wait(call: Call) -> Done:
         """Wait."""
         begun.set()

@@ -45,6 +45,12 @@ class Tick:
         return self.hub.settings
 
     @contextmanager
+    def look(self) -> Iterator[Tx]:
+        """A snapshot to read from."""
+        with self.hub.store.read() as tx:
+            yield tx
+
+    @contextmanager
     def begin(self) -> Iterator[Tx]:
         """A short transaction of the hall itself."""
         with self.hub.store.write(Work("hall", None, self.now)) as tx:

@@ -91,9 +91,10 @@ class Hub:
         stop: Stop | None = None,
         progress: Progress | None = None,
         origin: Origin = NOWHERE,
+        tool: Tool | None = None,
     ) -> dict[str, Any]:
-        """Do what the tool does and return its result as plain data. Raises Failure."""
-        tool = self.registry.find(name)
+        """Do what the tool does and return its result as plain data. An edge may hand the tool on. Raises Failure."""
+        tool = tool or self.registry.find(name)
         stop = stop or Stop(self.seconds_for(tool))
         with self.meter.measuring(tool.name):
             call_id = f"{self.id}.{next(self._numbers)}"
@@ -101,7 +102,7 @@ class Hub:
 
     def seconds_for(self, tool: Tool) -> float | None:
         """How long a call of the tool may take; None where it sees to that itself."""
-        return None if tool.unhurried else self.settings["tool.timeout"]
+        return None if tool.pace == "own" else self.settings["tool.timeout"]
 
     def _do(self, call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The call itself; every way out leaves a row in the call log."""

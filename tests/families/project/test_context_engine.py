@@ -34,7 +34,7 @@ class SourceHub:
 
     def __init__(self, home: Path) -> None:
         self.family = Family("lab", "For tests.", "crewhall.families.project")
-        self.family.tool("get_project_context", long=True)(get_project_context)
+        self.family.tool("get_project_context", pace="long")(get_project_context)
         self.home = home
         self.hubs: list[Hub] = []
 

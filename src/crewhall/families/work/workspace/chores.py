@@ -21,7 +21,7 @@ def remove_ended(tick: Tick) -> None:
     What there is no time for goes on at the next run.
     """
     node = tick.settings.node
-    with tick.hub.store.read() as look:
+    with tick.look() as look:
         half = look.all("workspaces_half_made", node=node, before=tick.now - HALF_MADE_MS, limit=REMOVED_AT_ONCE)
         over = look.all("workspaces_over", node=node, before=tick.now - AGAIN_MS, limit=REMOVED_AT_ONCE)
     for row in half:
