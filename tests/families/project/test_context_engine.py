@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crewhall.app import Call, Hub
-from crewhall.cache import Kept, mark
+from crewhall.cache import AnswerCache, mark
 from crewhall.errors import Cancelled, InvalidInput, Unavailable
 from crewhall.families.all import registry
 from crewhall.families.project.context import SECONDS, SLOTS
@@ -177,10 +177,10 @@ def test_any_contents_in_any_budget_by_the_door(
 
 
 def test_an_answer_is_kept_while_what_it_depends_on_is_the_same() -> None:
-    kept, made = Kept(most=2), []
+    kept, made = AnswerCache(most=2), []
 
     def ask(name: str, depends: Any) -> int:
-        return kept.of((name, "x"), depends, lambda: made.append(name) or len(made))  # type: ignore[func-returns-value]
+        return kept.get_or_make((name, "x"), depends, lambda: made.append(name) or len(made))  # type: ignore[func-returns-value]
 
     assert [ask("a", 1), ask("a", 1), ask("a", 2), ask("a", 2), ask("a", 1)] == [1, 1, 2, 2, 3]
     assert [ask("a", None), ask("a", None), ask("a", 1)] == [4, 5, 6]  # what can't be told is made each time
@@ -188,33 +188,33 @@ def test_an_answer_is_kept_while_what_it_depends_on_is_the_same() -> None:
 
 
 def test_many_threads_of_a_call_get_one_answer_or_one_failure() -> None:
-    kept, made, go = Kept(), [], threading.Event()
+    kept, made, go = AnswerCache(), [], threading.Event()
 
     def make() -> int:
         made.append(1)
         assert go.wait(10)
         return 7
 
-    with kept.during("call"), ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(kept.once, ("call", "status"), make, Stop(10)) for _ in range(4)]
+    with kept.call_scope("call"), ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(kept.make_once, ("call", "status"), make, Stop(10)) for _ in range(4)]
         eventually(lambda: made)
         go.set()
         assert [one.result() for one in asked] == [7] * 4 and made == [1]
         for make_it in (lambda: 1 // 0, lambda: 1):  # the second one gets the failure of the first
             with pytest.raises(ZeroDivisionError):
-                kept.once(("call", "bug"), make_it, Stop(10))
+                kept.make_once(("call", "bug"), make_it, Stop(10))
 
 
 def test_one_who_comes_when_the_call_is_over_leaves_nothing_behind() -> None:
-    kept, numbers = Kept(), count_up()
+    kept, numbers = AnswerCache(), count_up()
 
     def ask() -> int:
-        return kept.once(("call", "x"), lambda: next(numbers), Stop(10))
+        return kept.make_once(("call", "x"), lambda: next(numbers), Stop(10))
 
-    with kept.during("call"):
+    with kept.call_scope("call"):
         assert [ask(), ask()] == [0, 0]
     assert [ask(), ask()] == [1, 2]
-    with kept.during("call"):
+    with kept.call_scope("call"):
         assert ask() == 3
 
 

@@ -52,7 +52,7 @@ def context_of(call: Call, root: str, names: Sequence[str] | None, most: int) ->
     sources = chosen(call.hub.registry.sources, names)
     with open_root(root):  # one that is gone is no worktree that has nothing to say
         pass
-    with call.state(ANSWERS).during(call.id):
+    with call.state(ANSWERS).call_scope(call.id):
         answers = asked(call, root, sources)
     heard, missing = [], []
     for source in sources:

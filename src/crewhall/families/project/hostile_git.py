@@ -149,7 +149,7 @@ def ground_of(root: str) -> Ground:
 
 def seen(call: Call, root: str) -> Seen:
     """The worktree's status; all who ask in one call get the same, from one run of git."""
-    return call.state(ANSWERS).once((call.id, "status", root), lambda: _look(call, ways_at(call, root)), call.stop)
+    return call.state(ANSWERS).make_once((call.id, "status", root), lambda: _look(call, ways_at(call, root)), call.stop)
 
 
 def _look(call: Call, ways: Ways) -> Seen:
@@ -166,7 +166,7 @@ def ways_at(call: Call, root: str) -> Ways:
 
     Raises InvalidState when it is in no working tree, or in one of another repository's making.
     """
-    return call.state(ANSWERS).once((call.id, "ways", root), lambda: _ways(call, ground_of(root)), call.stop)
+    return call.state(ANSWERS).make_once((call.id, "ways", root), lambda: _ways(call, ground_of(root)), call.stop)
 
 
 def _ways(call: Call, ground: Ground) -> Ways:

@@ -53,7 +53,7 @@ def changes(call: Call, root: str) -> Told:
     entries = look.status.of("staged", "changed", "conflicted")
     if not entries:
         raise InvalidState("no file that git knows is changed", hint="The section git shows untracked files.")
-    lines = call.state(ANSWERS).of((root, "changes"), _mark(look, entries), lambda: list(_diffs(call, look)))
+    lines = call.state(ANSWERS).get_or_make((root, "changes"), _mark(look, entries), lambda: list(_diffs(call, look)))
     return Told(lines[:ENTRIES], max(0, len(lines) - ENTRIES))
 
 
@@ -102,7 +102,7 @@ def tree(call: Call, root: str) -> Told:
     """Directories with how many files are in them, and names of files; without what git ignores."""
     try:
         ground = ground_of(root)
-        known = call.state(ANSWERS).of(
+        known = call.state(ANSWERS).get_or_make(
             (root, "tree"), mark([ground.index]), lambda: _tracked(call, ways_at(call, root))
         )
         entries = seen(call, root).status.entries

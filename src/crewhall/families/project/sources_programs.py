@@ -22,7 +22,9 @@ CONTAINERS, LOG_LINES = 6, 20
 def just(call: Call, root: str) -> Told:
     """The recipes of the justfile, with their parameters and what is said of them."""
     check = partial(refuse_secret, allow=call.settings["project.allow"])
-    found = call.state(ANSWERS).of((root, "just"), _depends(root, check), lambda: recipes(root, check, call.stop))
+    found = call.state(ANSWERS).get_or_make(
+        (root, "just"), _depends(root, check), lambda: recipes(root, check, call.stop)
+    )
     if not found:
         raise NotFound("the justfile has no public recipe", hint="Write one.")
     return Told([_line(recipe) for recipe in found[:RECIPES]], max(0, len(found) - RECIPES))
