@@ -52,7 +52,7 @@ class Counting(SqliteStore):
 
     @property
     def waiting(self) -> int:
-        return self._turns.waiting
+        return self._fair_lock.waiting
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_closing_commits_for_those_who_wait_for_it(tmp_path: Path) -> None:
     writer.start()
     assert inside.wait(10)
     closer.start()
-    eventually(lambda: store._turns.waiting == 1)  # type: ignore[attr-defined]
+    eventually(lambda: store._fair_lock.waiting == 1)  # type: ignore[attr-defined]
     go_on.set()
     writer.join(10)
     closer.join(10)

@@ -145,7 +145,7 @@ def test_one_who_gives_up_in_line_was_never_asked_and_frees_its_place(court_of: 
     court.cli.go(2)
     assert (first.over()["verdict"], third.over()["verdict"]) == ("PASS", "PASS")
     assert len(court.cli.runs()) == 2 and not any('"b.json"' in run["input"] for run in court.cli.runs())
-    assert court.hub.state(REVIEWS).standing == (0, 0)
+    assert court.hub.state(REVIEWS).counts == (0, 0)
 
 
 def test_files_are_read_when_the_turn_has_come(court_of: Callable[[int], Court]) -> None:

@@ -199,7 +199,7 @@ def claude_health(call: Call) -> Health:
     except (Unavailable, InvalidState) as failure:
         call.stop.check()
         error = f"{failure.message}. {failure.hint}"
-    running, waiting = call.state(REVIEWS).standing
+    running, waiting = call.state(REVIEWS).counts
     return Health(
         available=error is None,
         version=told,
