@@ -163,7 +163,7 @@ def test_a_prompt_names_only_calls_that_can_be_made(prompt: Prompt) -> None:
 
 @pytest.mark.parametrize("declared", [*TOOLS, *PROMPTS], ids=lambda declared: declared.name)
 def test_what_suggests_names_a_query_that_is_there(declared: Declared) -> None:
-    queries = Queries(family.queries for family in registry().families).rendered(SQLITE)
+    queries = Queries(family.queries for family in registry().families).render(SQLITE)
     for argument in declared.arguments.model_fields:
         _, query = declared.suggestions(argument)
         assert query is None or {":prefix", ":limit"} <= set(re.findall(r":\w+", queries[query]))

@@ -143,6 +143,21 @@ def test_a_commit_that_fails_is_told_to_every_member_and_the_store_goes_on(store
     assert counted(store) == (WRITERS, WRITERS)
 
 
+def test_a_refusal_that_rests_on_a_write_that_was_not_kept_is_not_given(store: Counting) -> None:
+    def refuse(tx: Tx) -> None:
+        raise ValueError(f"the counter is at {tx.value('hall_get', key='n')}")
+
+    def write_and_fail_at_commit(tx: Tx) -> None:
+        count_up(tx)
+        tx.run("orphan_put")
+
+    kept = write_in_one_batch(store, [count_up, refuse])
+    assert str(kept[1]) == "the counter is at 1"
+    lost = write_in_one_batch(store, [write_and_fail_at_commit, refuse])
+    assert [type(end) for end in lost] == [Unavailable] * 2
+    assert counted(store) == (1, 1)
+
+
 def test_a_full_disk_is_told_to_every_member_and_the_store_goes_on(store: Counting) -> None:
     set_room(store, pages_more=0)
     blocks: list[Block] = [lambda tx: tx.run("count_up", key="n")] * WRITERS

@@ -114,8 +114,8 @@ class SqliteStore(Store):
             hint="Give the path of a hall's file. For a backup, move this one away and run `crewhall restore`.",
         )
 
-    def _told(self, error: BaseException) -> BaseException:
-        """The error as a caller may see it: trouble with file or disk is Unavailable, the rest is a bug of ours."""
+    def _caller_error(self, error: BaseException) -> BaseException:
+        """The error that a caller gets: Unavailable for trouble with the file or disk, otherwise the error itself."""
         if not str(getattr(error, "sqlite_errorname", "")).startswith(TROUBLE):
             return error
         return Unavailable(
@@ -150,7 +150,7 @@ class SqliteStore(Store):
             connection.execute("BEGIN")
             yield self._tx(connection)
         except sqlite3.Error as error:
-            raise self._told(error) from error
+            raise self._caller_error(error) from error
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -161,7 +161,7 @@ class SqliteStore(Store):
         try:
             rows: list[Row] = connection.execute(self.texts[name], params).fetchall()
         except sqlite3.Error as error:
-            raise self._told(error) from error
+            raise self._caller_error(error) from error
         finally:
             self._readers.append(connection)
         return rows[0] if rows else None
@@ -184,10 +184,12 @@ class SqliteStore(Store):
             self._undo(batch, error)
         finally:
             self._mine.writing = False
-            self._part(batch)
+            self._leave(batch)
+        # A refused block waits too: it may have refused because of a neighbour's write ("ag_1 holds the task"). If the
+        # commit fails, that write never was, and the caller must get Unavailable instead of the refusal.
         batch.wait()
         if failure is not None:
-            raise self._told(failure)
+            raise self._caller_error(failure)
         if tx.pending:
             self.announce()
 
@@ -206,7 +208,7 @@ class SqliteStore(Store):
                 raise
         except BaseException as error:
             self._fair_lock.give()
-            raise self._told(error) from error
+            raise self._caller_error(error) from error
         self._batch = Batch()
         return self._batch
 
@@ -222,7 +224,7 @@ class SqliteStore(Store):
         except sqlite3.Error:
             batch.failure = reason
 
-    def _part(self, batch: Batch) -> None:
+    def _leave(self, batch: Batch) -> None:
         """Hand the open batch to the next in turn, or commit it for all its members."""
         batch.members += 1
         if not (self._fair_lock.waiting and batch.has_room):
