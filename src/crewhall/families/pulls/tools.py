@@ -28,11 +28,12 @@ from crewhall.families.pulls.model import (
     RepoName,
     Title,
 )
-from crewhall.families.pulls.opening import Wanted, open_pull
+from crewhall.families.pulls.opening import open_pull
 from crewhall.families.pulls.providers import TITLES, chosen, found, host, named_by
 from crewhall.families.pulls.rules_change import branch_name, refuse_base, refuse_prefix, refuse_tier
 from crewhall.families.pulls.rules_remote import refuse_names
 from crewhall.families.pulls.rules_scope import refuse_clashing, refuse_out_of_scope
+from crewhall.families.pulls.steps import Wanted
 from crewhall.families.pulls.tiers import is_dry_run, tier_of, told_tier
 from crewhall.outside.hosting.wire import Access
 from crewhall.stop import Part
@@ -81,9 +82,8 @@ def create_pr(
         return _plan(wanted, _likely(call, wanted, clone_url))
     access = chosen(call, repo_owner, repo_name, clone_url)
     opened = open_pull(call, access, wanted)
-    pull = opened.pull
-    told = {"number": pull.number, "url": pull.url, "base_branch": pull.base, "commit": opened.commit}
-    return _created(wanted, pull.branch, access.kind, **told, labels=opened.labels, warnings=opened.warnings)
+    told = {"number": opened.number, "url": opened.url, "base_branch": opened.base, "commit": opened.commit}
+    return _created(wanted, opened.branch, access.kind, **told, labels=opened.labels, warnings=opened.warnings)
 
 
 def _refuse(call: Call, wanted: Wanted) -> None:
