@@ -23,7 +23,7 @@ from crewhall.families.project.family import project
 from crewhall.families.project.tools_context import get_project_context
 from crewhall.outside.tokens import count
 from crewhall.stop import Stop
-from crewhall.tool import Family, Registry, Told
+from crewhall.tool import Family, Registry, SourceText
 from tests.conftest import eventually, settings_for
 from tests.families.project.contexts import asking, lines, reason
 
@@ -39,7 +39,7 @@ class Lab:
         self.home = home
         self.hubs: list[Hub] = []
 
-    def source(self, name: str, handler: Callable[..., Told]) -> None:
+    def source(self, name: str, handler: Callable[..., SourceText]) -> None:
         self.family.source(name, priority=len(self.family.sources), weight=10)(handler)
 
     def hub(self) -> Hub:
@@ -60,18 +60,18 @@ def test_a_source_that_is_stuck_refuses_or_has_a_bug_keeps_no_other_back(
 ) -> None:
     let_go = threading.Event()
 
-    def stuck(call: Call, root: str) -> Told:
+    def stuck(call: Call, root: str) -> SourceText:
         let_go.wait(30)
-        return Told(["too late"])
+        return SourceText(["too late"])
 
-    def refusing(call: Call, root: str) -> Told:
+    def refusing(call: Call, root: str) -> SourceText:
         raise Unavailable("the moon is not up", hint="Wait.")
 
-    lab.source("first", lambda call, root: Told(["one", "two"], more=3))
+    lab.source("first", lambda call, root: SourceText(["one", "two"], more=3))
     lab.source("stuck", stuck)
     lab.source("refusing", refusing)
-    lab.source("broken", lambda call, root: Told([str(1 // 0)]))
-    lab.source("last", lambda call, root: Told([root]))
+    lab.source("broken", lambda call, root: SourceText([str(1 // 0)]))
+    lab.source("last", lambda call, root: SourceText([root]))
     try:
         body = asking(lab.hub())(tmp_path, stop=Stop(1.0))
     finally:
@@ -86,10 +86,10 @@ def test_a_source_that_is_stuck_refuses_or_has_a_bug_keeps_no_other_back(
 def test_sources_that_stay_stuck_do_not_pile_up_and_their_places_come_back(lab: Lab, tmp_path: Path) -> None:
     let_go, begun = threading.Event(), []
 
-    def stuck(call: Call, root: str) -> Told:
+    def stuck(call: Call, root: str) -> SourceText:
         begun.append(1)
         let_go.wait(30)
-        return Told([])
+        return SourceText([])
 
     lab.source("stuck", stuck)
     hub = lab.hub()
@@ -104,16 +104,16 @@ def test_sources_that_stay_stuck_do_not_pile_up_and_their_places_come_back(lab: 
 def test_a_call_that_is_cancelled_ends_at_once_and_so_do_its_sources(lab: Lab, tmp_path: Path) -> None:
     stop, ended, let_go = Stop(), threading.Event(), threading.Event()
 
-    def patient(call: Call, root: str) -> Told:
+    def patient(call: Call, root: str) -> SourceText:
         stop.cancel()
         try:
             call.stop.wait(30)
         finally:
             ended.set()
-        return Told([])
+        return SourceText([])
 
     lab.source("patient", patient)
-    lab.source("deaf", lambda call, root: Told([str(let_go.wait(30))]))
+    lab.source("deaf", lambda call, root: SourceText([str(let_go.wait(30))]))
     began = time.monotonic()
     with pytest.raises(Cancelled):
         asking(lab.hub())(tmp_path, stop=stop)
@@ -125,13 +125,13 @@ def test_a_call_that_is_cancelled_ends_at_once_and_so_do_its_sources(lab: Lab, t
 def test_sources_are_asked_side_by_side(lab: Lab, tmp_path: Path) -> None:
     meeting = threading.Barrier(4, timeout=10)
     for number in range(4):
-        lab.source(f"s{number}", lambda call, root: Told([str(meeting.wait())]))
+        lab.source(f"s{number}", lambda call, root: SourceText([str(meeting.wait())]))
     assert len(asking(lab.hub())(tmp_path)["sections"]) == 4
 
 
 def test_some_sources_by_name_in_their_own_order_and_unknown_ones_refused(lab: Lab, tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
-        lab.source(name, lambda call, root: Told(["x"]))
+        lab.source(name, lambda call, root: SourceText(["x"]))
     ask = asking(lab.hub())
     body = ask(tmp_path, sources=["c", "a", "c"])
     assert [one["name"] for one in body["sections"]] == ["a", "c"] and body["missing"] == []
@@ -155,7 +155,7 @@ def told_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hub, li
     lab = Lab(tmp_path_factory.mktemp("told"))
     told: list[list[str]] = []
     for number in range(8):
-        lab.source(f"s{number}", lambda call, root, number=number: Told(told[number], more=number))
+        lab.source(f"s{number}", lambda call, root, number=number: SourceText(told[number], more=number))
     yield lab.hub(), told
     lab.hubs[0].close()
 

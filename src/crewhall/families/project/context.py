@@ -20,7 +20,7 @@ from crewhall.families.project.model_context import Missing, ProjectContext
 from crewhall.families.project.rules_context import Heard, fitted, plain, visible
 from crewhall.outside.files import open_root
 from crewhall.stop import Part
-from crewhall.tool import Source, Told
+from crewhall.tool import Source, SourceText
 
 SECONDS = 5.0  # after which nobody waits for a source any more
 THREADS = 6
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 class Answer:
     """What became of a source: what it told, or why it did not."""
 
-    told: Told | None
+    told: SourceText | None
     reason: str = ""
 
 

@@ -16,7 +16,7 @@ from crewhall.families.project.hostile_git import Seen, Ways, asked, ground_of, 
 from crewhall.families.project.rules_git import Entry, changed_in, diff_lines, standing, tally
 from crewhall.families.project.rules_tree import Tree, changed, counted, tree_lines
 from crewhall.outside.files import open_root
-from crewhall.tool import Told
+from crewhall.tool import SourceText
 
 ENTRIES, COMMITS = 400, 20
 LINES = 1_500  # of a tree
@@ -38,23 +38,23 @@ LOG = (
 
 
 @project.source("git", priority=10, weight=10)
-def git(call: Call, root: str) -> Told:
+def git(call: Call, root: str) -> SourceText:
     """Branch, upstream, what is going on, and every path that is not as in the last commit."""
     look = seen(call, root)
     lines = standing(look.status) + look.ground.going_on() + look.notes()
     entries = [entry.line for entry in look.status.entries]
-    return Told([*lines, tally(look.status), *entries[:ENTRIES]], max(0, len(entries) - ENTRIES))
+    return SourceText([*lines, tally(look.status), *entries[:ENTRIES]], max(0, len(entries) - ENTRIES))
 
 
 @project.source("changes", priority=40, weight=10)
-def changes(call: Call, root: str) -> Told:
+def changes(call: Call, root: str) -> SourceText:
     """How many lines of which files are changed and not committed, staged ones and others."""
     look = seen(call, root)
     entries = look.status.of("staged", "changed", "conflicted")
     if not entries:
         raise InvalidState("no file that git knows is changed", hint="The section git shows untracked files.")
     lines = call.state(ANSWERS).get_or_make((root, "changes"), _mark(look, entries), lambda: list(_diffs(call, look)))
-    return Told(lines[:ENTRIES], max(0, len(lines) - ENTRIES))
+    return SourceText(lines[:ENTRIES], max(0, len(lines) - ENTRIES))
 
 
 def _mark(look: Seen, entries: list[Entry]) -> Hashable:
@@ -77,7 +77,7 @@ def _diffs(call: Call, look: Seen) -> Iterator[str]:
 
 
 @project.source("commits", priority=50, weight=8)
-def commits(call: Call, root: str) -> Told:
+def commits(call: Call, root: str) -> SourceText:
     """The last commits: id, date, author, subject."""
     ways, name, kept = ways_at(call, root), (root, "commits"), call.state(ANSWERS)
     ground = ways.ground
@@ -85,7 +85,7 @@ def commits(call: Call, root: str) -> Told:
     if kept.has(name):  # without an older answer it is not worth to wait for the status, which tells HEAD
         lines = kept.get(name, (seen(call, root).status.head, ways.settings, ends))
         if lines is not None:
-            return Told(lines)
+            return SourceText(lines)
     out = asked(call, ways, [*LOG, "--format=%H %h %cs %an: %s", "--", *ground.below])
     seen(call, root)  # it refuses a branch that is another repository's
     records = [record.split(" ", 1) for record in os.fsdecode(out).split("\0") if record]
@@ -94,11 +94,11 @@ def commits(call: Call, root: str) -> Told:
     lines = [line for _, line in records]
     # Of a part of the repository the first commit is not HEAD.
     kept.put(name, None if ends is None or ground.prefix else (records[0][0], ways.settings, ends), lines)
-    return Told(lines)
+    return SourceText(lines)
 
 
 @project.source("tree", priority=80, weight=15)
-def tree(call: Call, root: str) -> Told:
+def tree(call: Call, root: str) -> SourceText:
     """Directories with how many files are in them, and names of files; without what git ignores."""
     try:
         ground = ground_of(root)
@@ -114,10 +114,10 @@ def tree(call: Call, root: str) -> Told:
     return _told(*tree_lines(now, [path for path in new if path.endswith("/")]))
 
 
-def _told(lines: list[str], unnamed: int, *rest: str) -> Told:
+def _told(lines: list[str], unnamed: int, *rest: str) -> SourceText:
     names = f"the names of {unnamed} files" if unnamed else None
     told = "; ".join(one for one in (names, *rest) if one)
-    return Told(lines[:LINES], max(0, len(lines) - LINES), told or None)
+    return SourceText(lines[:LINES], max(0, len(lines) - LINES), told or None)
 
 
 def _tracked(call: Call, ways: Ways) -> Tree:
@@ -128,7 +128,7 @@ def _tracked(call: Call, ways: Ways) -> Tree:
     return counted(paths)
 
 
-def _walked(call: Call, root: str, why: str) -> Told:
+def _walked(call: Call, root: str, why: str) -> SourceText:
     """The tree as the disk has it, up to some size, without directories that hold much that nobody here wrote."""
     paths: list[str] = []
     with open_root(root) as top, top.directory(".") as found:

@@ -12,14 +12,14 @@ from crewhall.outside.docker import SECONDS, containers_of, log_of
 from crewhall.outside.just import Recipe, program, recipes
 from crewhall.outside.justfiles import Check, justfiles
 from crewhall.stop import Part
-from crewhall.tool import Told
+from crewhall.tool import SourceText
 
 RECIPES = 200
 CONTAINERS, LOG_LINES = 6, 20
 
 
 @project.source("just", priority=90, weight=5)
-def just(call: Call, root: str) -> Told:
+def just(call: Call, root: str) -> SourceText:
     """The recipes of the justfile, with their parameters and what is said of them."""
     check = partial(refuse_secret, allow=call.settings["project.allow"])
     found = call.state(ANSWERS).get_or_make(
@@ -27,7 +27,7 @@ def just(call: Call, root: str) -> Told:
     )
     if not found:
         raise NotFound("the justfile has no public recipe", hint="Write one.")
-    return Told([_line(recipe) for recipe in found[:RECIPES]], max(0, len(found) - RECIPES))
+    return SourceText([_line(recipe) for recipe in found[:RECIPES]], max(0, len(found) - RECIPES))
 
 
 def _depends(root: str, check: Check) -> Hashable:
@@ -43,7 +43,7 @@ def _line(recipe: Recipe) -> str:
 
 
 @project.source("containers", priority=110, weight=8)
-def containers(call: Call, root: str) -> Told:
+def containers(call: Call, root: str) -> SourceText:
     """The containers that were started from here by Docker Compose, with the last lines of their logs."""
     stop = Part(call.stop, SECONDS)
     found = containers_of(root, stop)
@@ -52,4 +52,6 @@ def containers(call: Call, root: str) -> Told:
     lines = [f"{one.name}  {one.told}" for one in found]
     for one in found[:CONTAINERS]:
         lines += [f"== {one.name}, the end of its log ==", *log_of(one, LOG_LINES, stop)]
-    return Told(lines, 0, f"the logs of {len(found) - CONTAINERS} containers" if len(found) > CONTAINERS else None)
+    return SourceText(
+        lines, 0, f"the logs of {len(found) - CONTAINERS} containers" if len(found) > CONTAINERS else None
+    )

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import to_json
 
-from crewhall.declaration import Acting, Suggest
+from crewhall.declaration import ActingAgent, Suggest
 from crewhall.tool import Result
 
 PATH_BYTES = 4096
@@ -25,7 +25,7 @@ AgentId = Annotated[str, Suggest("agent_ids"), Field(max_length=100, description
 TaskId = Annotated[str, Suggest("task_ids"), Field(max_length=100, description="A task's id, tk_…")]
 Me = Annotated[
     str,
-    Acting(),
+    ActingAgent(),
     Field(max_length=100, description="Your agent id; left out if you have a token of your own."),
 ]
 Word = Annotated[str, Field(min_length=1, max_length=100)]
