@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from crewhall.app import Call
-from crewhall.config import Settings, said
+from crewhall.config import Settings, variable_value
 from crewhall.errors import Failure, InvalidInput, Unavailable
 from crewhall.families.pulls.rules_remote import Remote, is_at, read_remote, web_address
 from crewhall.outside.git import open_repository, refusal
@@ -35,7 +35,7 @@ SET_UP = {
 
 def found(settings: Settings, variables: Mapping[str, str]) -> dict[str, Access | InvalidInput | None]:
     """How each host can be asked, with a client's own tokens first; what is wrong with its setting, or None."""
-    own = {name: value.strip() for name in variables if (value := said(variables, name) or "").strip()}
+    own = {name: value.strip() for name in variables if (value := variable_value(variables, name) or "").strip()}
     return {"github": _checked(_github, settings, own), "gitea": _checked(_gitea, settings, own)}
 
 
