@@ -289,7 +289,7 @@ def _wandering(hub: Hub, number: int, agents: Sequence[str], tasks: Sequence[str
 
 def _ticking(hub: Hub, clock: Clock) -> Step:
     def run() -> None:
-        with hub.presence.of("br_1"), hub.presence.of("br_3"):
+        with hub.presence.connection("br_1"), hub.presence.connection("br_3"):
             for _ in range(size(12, 25)):
                 clock.now += 50
                 hub.do_chores()
@@ -320,8 +320,8 @@ def overlap(url: str, table: str, first: str, second: str, step: Step) -> None:
 
 def test_noting_who_is_here_takes_agents_in_the_order_of_their_ids(wide: Hub, postgres_url: str) -> None:
     first, second = sorted(registered(wide, name, Origin(bridge="br_1")) for name in ("one", "two"))
-    with wide.presence.of("br_1"):
-        wide.presence.saw(second, "br_2")
+    with wide.presence.connection("br_1"):
+        wide.presence.note_call(second, "br_2")
         overlap(postgres_url, "agent", first, second, wide.do_chores)
     assert rows(postgres_url, f"SELECT bridge FROM agent WHERE id = '{second}'") == [{"bridge": "br_2"}]
 

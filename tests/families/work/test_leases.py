@@ -221,7 +221,7 @@ def test_an_agent_busy_for_an_hour_behind_a_connected_bridge_keeps_its_task(
 ) -> None:
     """An hour in `make soak`: otherwise a quarter of one, which is many leases, too."""
     through = Origin(bridge="br_1")
-    with hub.presence.of("br_1"), hub.presence.of("br_2"), hub.presence.of("br_1"):
+    with hub.presence.connection("br_1"), hub.presence.connection("br_2"), hub.presence.connection("br_1"):
         ada, beating = arrived(hub, "ada"), arrived(hub, "beating")
         named, told = registered(hub, "named"), registered(hub, "told")
         joined, alone = registered(hub, "joined", Origin(bridge="br_2")), Agent(hub, "alone")
@@ -254,8 +254,8 @@ def test_an_agent_busy_for_an_hour_behind_a_connected_bridge_keeps_its_task(
 
 def test_a_bridge_that_connects_twice_is_there_until_the_last_of_its_connections_ends(hub: Hub, clock: Clock) -> None:
     bob = registered(hub, "bob", Origin(bridge="br_1"))
-    with hub.presence.of("br_1"):
-        with hub.presence.of("br_1"):
+    with hub.presence.connection("br_1"):
+        with hub.presence.connection("br_1"):
             pass
         go_on(clock, 2 * LEASE, hub)
         assert not has_gone(hub, bob)
@@ -266,13 +266,13 @@ def test_a_bridge_that_connects_twice_is_there_until_the_last_of_its_connections
 def test_a_bridge_that_goes_to_another_hub_keeps_beating_without_a_call(
     hub: Hub, make_hub: MakeHub, clock: Clock
 ) -> None:
-    with hub.presence.of("br_1"):
+    with hub.presence.connection("br_1"):
         ada = arrived(hub, "ada")
         work = job(hub)
         hub.call("task_claim", {"task_id": work.task}, ada.actor, origin=Origin(bridge="br_1"))
         pass_time(clock, TICK, hub)
     other = make_hub(clock=clock, agent__lease=LEASE)
-    with other.presence.of("br_1"):
+    with other.presence.connection("br_1"):
         go_on(clock, 5 * LEASE, other)
         assert task_of(other, work.task, "claimed_by") == ada.id
     pass_time(clock, LEASE + TICK, other)
@@ -280,7 +280,7 @@ def test_a_bridge_that_goes_to_another_hub_keeps_beating_without_a_call(
 
 
 def test_who_left_is_not_brought_back_by_the_bridge_it_came_by(hub: Hub, clock: Clock) -> None:
-    with hub.presence.of("br_1"):
+    with hub.presence.connection("br_1"):
         here = Origin(bridge="br_1")
         left, offline, stays = (registered(hub, name, here) for name in ("left", "offline", "stays"))
         ask(hub, "agent_unregister", origin=here, id=left)
@@ -292,7 +292,7 @@ def test_who_left_is_not_brought_back_by_the_bridge_it_came_by(hub: Hub, clock: 
 
 def test_an_agent_is_held_by_the_bridge_it_came_by_last(hub: Hub, clock: Clock) -> None:
     ada = arrived(hub, "ada")
-    with hub.presence.of("br_1"):
+    with hub.presence.connection("br_1"):
         for bridge in ("br_1", "br_2"):
             hub.call("agent_list", {}, ada.actor, origin=Origin(bridge=bridge))
             ada.call("agent_list")  # and by no bridge: that takes nothing away
@@ -304,7 +304,7 @@ def test_an_agent_is_held_by_the_bridge_it_came_by_last(hub: Hub, clock: Clock) 
 def test_an_agent_that_has_only_a_token_is_here_from_its_first_call_on(hub: Hub, clock: Clock) -> None:
     ada, work = Agent(hub), job(hub)
     assert has_gone(hub, ada.id)
-    with hub.presence.of("br_1"):
+    with hub.presence.connection("br_1"):
         hub.call("task_get_available", {}, ada.actor, origin=Origin(bridge="br_1"))
         pass_time(clock, TICK, hub)
         assert agent_of(hub, ada.id, "status") == "online"
@@ -461,8 +461,8 @@ def test_whoever_names_an_agent_takes_it_from_no_bridge_and_keeps_it_by_none(hub
     own, other = Origin(bridge="br_own"), Origin(bridge="br_other")
     bob, eve = registered(hub, "bob", own), registered(hub, "eve", Origin(bridge="br_gone"))
     work = job(hub)
-    with hub.presence.of("br_own"):
-        with hub.presence.of("br_other"):
+    with hub.presence.connection("br_own"):
+        with hub.presence.connection("br_other"):
             ask(hub, "task_claim", origin=other, task_id=work.task, agent_id=bob)
             ask(hub, "message_count_unread", origin=other, agent_id=eve)
             go_on(clock, LEASE + 2 * TICK, hub)
@@ -473,7 +473,7 @@ def test_whoever_names_an_agent_takes_it_from_no_bridge_and_keeps_it_by_none(hub
 
 def test_a_revoked_token_s_agent_is_not_kept_by_its_bridge(hub: Hub, clock: Clock) -> None:
     ada = arrived(hub, "ada")
-    with hub.presence.of("br_1"):
+    with hub.presence.connection("br_1"):
         hub.call("agent_list", {}, ada.actor, origin=Origin(bridge="br_1"))
         pass_time(clock, TICK, hub)
         ask(hub, "agent_token_revoke", agent_id=ada.id)
