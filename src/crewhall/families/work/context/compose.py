@@ -15,7 +15,7 @@ from crewhall.families.work.context.rows import NOTES, WEIGHTS, Body, Gathered, 
 from crewhall.families.work.lookup import found
 from crewhall.outside.tokens import count
 from crewhall.store.transaction import Row, Tx
-from crewhall.token_budget import Costed, cost, fit_fields, fit_items, fits, shares
+from crewhall.token_budget import CostedItem, cost, fit_fields, fit_items, fits, shares
 
 MOST = 20_000  # tokens of any answer
 TRIES, SPARE = 8, 4  # how often an answer is put together to use its budget, and how many in a hundred may stay unused
@@ -102,7 +102,7 @@ def _newest(row: Row, left: int, *, is_whole: bool) -> Body:
     return row if is_whole else fit_checkpoint(row, left * WEIGHTS["task"] // 100)
 
 
-def _fitting(items: list[Costed] | None, most: int) -> list[Body] | None:
+def _fitting(items: list[CostedItem] | None, most: int) -> list[Body] | None:
     return None if items is None else fit_items(items, most)
 
 

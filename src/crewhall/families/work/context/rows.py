@@ -17,14 +17,14 @@ from crewhall.families.work.task.model import shown_status
 from crewhall.store.transaction import Row, Tx
 from crewhall.token_budget import (
     NAME_TOKENS,
-    Costed,
+    CostedItem,
     affordable,
     cost,
-    costed,
     fit_fields,
     fit_text,
     want,
-    whole,
+    with_cost,
+    with_cost_within,
 )
 
 WEIGHTS = {"workflow": 15, "task": 55, "prior": 20, "dependencies": 7, "siblings": 3}
@@ -49,10 +49,10 @@ class Gathered:
     task: Body
     task_texts: Body
     newest: Row | None
-    older: list[Costed]
-    prior: list[Costed]
-    siblings: list[Costed] | None
-    dependencies: list[Costed] | None
+    older: list[CostedItem]
+    prior: list[CostedItem]
+    siblings: list[CostedItem] | None
+    dependencies: list[CostedItem] | None
     totals: dict[str, int]
     unread: int
 
@@ -100,7 +100,7 @@ def wanted(texts: Body, most: int) -> int:
     return sum(want(text, most) for text in texts.values() if text is not None)
 
 
-def price(items: list[Costed] | None) -> int:
+def price(items: list[CostedItem] | None) -> int:
     """What items cost together."""
     return sum(one.tokens for one in items or ())
 
@@ -136,8 +136,8 @@ def _checkpoints(tx: Tx, task_id: str, most: int) -> Iterator[Row]:
         yield {**row, "detail": detail, "files_changed": from_json(row["files_changed"]), "left_out": None}
 
 
-def _older(row: Row, most: int) -> Costed:
-    return whole(row, most) or costed(fit_checkpoint(row, most))
+def _older(row: Row, most: int) -> CostedItem:
+    return with_cost_within(row, most) or with_cost(fit_checkpoint(row, most))
 
 
 def fit_checkpoint(row: Row, most: int) -> Body:
@@ -149,7 +149,7 @@ def fit_checkpoint(row: Row, most: int) -> Body:
     return row | fitted | {"left_out": left_out or None}
 
 
-def _prior(tx: Tx, task: Row, *, full: bool) -> Iterator[Costed]:
+def _prior(tx: Tx, task: Row, *, full: bool) -> Iterator[CostedItem]:
     def read(last: Row | None) -> list[Row]:
         place = FIRST if last is None else {"before": last["finished_at"], "before_id": last["id"]}
         chosen = {"workflow_id": task["workflow_id"], "id": task["id"]}
@@ -163,7 +163,7 @@ def _prior(tx: Tx, task: Row, *, full: bool) -> Iterator[Costed]:
         yield _listed(row, _named(row), texts, LONG if full else SHORT)
 
 
-def _dependencies(tx: Tx, task: Row) -> Iterator[Costed]:
+def _dependencies(tx: Tx, task: Row) -> Iterator[CostedItem]:
     for row in tx.all("context_dependencies", id=task["id"], letters=LETTERS, limit=DEPENDENCIES):
         one = _named(row)
         frame = {"task_id": one["id"], "task_name": one["name"], "status": one["status"]}
@@ -173,28 +173,28 @@ def _dependencies(tx: Tx, task: Row) -> Iterator[Costed]:
         yield told
 
 
-def _siblings(tx: Tx, task: Row, beside: Row) -> Iterator[Costed]:
+def _siblings(tx: Tx, task: Row, beside: Row) -> Iterator[CostedItem]:
     for row in tx.all("context_siblings", id=task["id"], letters=8 * BRIEF, limit=SIBLINGS, **beside):
         told = row["told"] or row["noted"]
         brief = None if told is None else fit_text(told, BRIEF)
-        yield costed({**_named(row), "claimed_by": row["claimed_by"], "brief_summary": brief})
+        yield with_cost({**_named(row), "claimed_by": row["claimed_by"], "brief_summary": brief})
 
 
 def _named(row: Row) -> Body:
     return {"id": row["id"], "name": fit_text(row["name"], NAME_TOKENS), "status": shown_status(row)}
 
 
-def _listed(row: Row, frame: Body, texts: Body, most: int) -> Costed:
+def _listed(row: Row, frame: Body, texts: Body, most: int) -> CostedItem:
     """An item of a list with its texts, cut if they are long; of one that SQL cut already, that counts as well."""
     counted = [name for name in texts if f"{name}_letters" in row]
     unread = {name: (row[f"{name}_letters"] or 0) - len(row[name] or "") for name in counted}
-    if not any(unread.values()) and (item := whole({**frame, **texts, "left_out": None}, most + FRAME)):
+    if not any(unread.values()) and (item := with_cost_within({**frame, **texts, "left_out": None}, most + FRAME)):
         return item
     fitted, left_out = fit_fields(texts, most)
     for name, letters in unread.items():
         if letters > 0:
             left_out[name] = left_out.get(name, 0) + letters
-    return costed({**frame, **fitted, "left_out": left_out or None})
+    return with_cost({**frame, **fitted, "left_out": left_out or None})
 
 
 def _workflow_frame(workflow: Row) -> Body:

@@ -10,12 +10,12 @@ from crewhall.store.transaction import Row, Tx
 from crewhall.token_budget import (
     NAME_TOKENS,
     affordable,
-    costed,
     fit_fields,
     fit_items,
     fit_text,
     shares,
     want,
+    with_cost,
 )
 
 TOKENS = 2_000  # of the whole page, about
@@ -36,7 +36,7 @@ Body = dict[str, Any]
 def summary_of(tx: Tx, workflow: Row) -> Body:
     """What the page says, as an object."""
     here = {"workflow_id": workflow["id"]}
-    found = {name: affordable(map(costed, items), TOKENS) for name, items in _lists(tx, here).items()}
+    found = {name: affordable(map(with_cost, items), TOKENS) for name, items in _lists(tx, here).items()}
     texts = {"source": workflow["source_content"], "plan": plan_in_words(workflow["plan"])}
     wants = {name: sum(one.tokens for one in items) for name, items in found.items()}
     wants["texts"] = sum(want(text, TOKENS) for text in texts.values() if text is not None)
