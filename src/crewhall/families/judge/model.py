@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from crewhall.bounded import fitting
+from crewhall.bounded import take_fitting
 from crewhall.store.transaction import Row
 from crewhall.tool import Result
 
@@ -296,4 +296,4 @@ class Report(ReportRow):
 def points(found: "list[Finding] | list[AuditFinding]", shape: type[Point] = Point) -> list[Any]:
     """As many findings as fit in a result."""
     told = (shape.model_validate(one.model_dump() | {"issue": one.issue[:LETTERS]}) for one in found)
-    return fitting(told, SHOWN_BYTES)
+    return take_fitting(told, SHOWN_BYTES)

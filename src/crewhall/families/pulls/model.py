@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from crewhall.bounded import fitting
+from crewhall.bounded import take_fitting
 from crewhall.errors import InvalidInput
 from crewhall.families.pulls.rules_status import checks_state
 from crewhall.outside.hosting.model import Check, FileChange, Pull, PullDetail, PullFile, PullReview
@@ -205,7 +205,7 @@ class PullStatus(PullRow):
             "checks": [CheckRow.of(one) for one in found.checks],
             "files": [FileRow.of(one) for one in found.files],
         }
-        shown: dict[str, list[Any]] = {name: fitting(some, PART_BYTES) for name, some in rows.items()}
+        shown: dict[str, list[Any]] = {name: take_fitting(some, PART_BYTES) for name, some in rows.items()}
         left_out = {name: len(some) - len(shown[name]) for name, some in rows.items() if len(some) > len(shown[name])}
         told = {**row_of(found.pull), "body": found.pull.body[:TEXT], "mergeable": found.pull.mergeable}
         state = "unknown" if found.checks_hidden else checks_state([one.state for one in found.checks])

@@ -8,7 +8,7 @@ Agents: who is in the hall (seed 003, agent management).
 import json
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, Offset, page, stored
+from crewhall.bounded import Limit, Offset, json_text, page
 from crewhall.declaration import KEEP
 from crewhall.errors import Conflict, InvalidInput
 from crewhall.families.work.agent.model import (
@@ -56,7 +56,7 @@ def agent_register(
         "runtime": runtime,
         "capabilities": None if capabilities is None else json.dumps(capabilities),
         "workspace_path": workspace_path,
-        "metadata": None if metadata is None else stored("metadata", metadata, METADATA_BYTES),
+        "metadata": None if metadata is None else json_text("metadata", metadata, METADATA_BYTES),
     }
     with call.begin() as tx:
         if call.actor.kind == "agent":
@@ -118,7 +118,7 @@ def agent_update(
 ) -> Done:
     """Change your status, task, directory or metadata. What is left out stays; current_task_id null clears it."""
     told = {"workspace_path": workspace_path}
-    told["metadata"] = None if metadata is None else stored("metadata", metadata, METADATA_BYTES)
+    told["metadata"] = None if metadata is None else json_text("metadata", metadata, METADATA_BYTES)
     with call.begin() as tx:
         if current_task_id is not KEEP and current_task_id is not None:
             found(tx, "task", current_task_id)

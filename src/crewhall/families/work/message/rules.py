@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from crewhall.bounded import WHOLE_BYTES, Cut, cut, stored
+from crewhall.bounded import WHOLE_BYTES, Cut, cut, json_text
 from crewhall.errors import Forbidden, InvalidInput
 from crewhall.families.work.lookup import no_such
 from crewhall.families.work.message.model import SUBJECT_LETTERS, URGENCY, Message
@@ -33,7 +33,7 @@ def body_text(body: str | dict[str, Any]) -> Row:
                 hint="Keep large things in files and name their paths in the message.",
             )
         return {"form": "text", "body": body}
-    return {"form": "object", "body": stored("body", body, OBJECT_BYTES)}
+    return {"form": "object", "body": json_text("body", body, OBJECT_BYTES)}
 
 
 def since_ms(since: float | None) -> int:

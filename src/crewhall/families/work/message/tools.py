@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, fitting
+from crewhall.bounded import Limit, take_fitting
 from crewhall.errors import NotFound
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import no_such
@@ -195,7 +195,7 @@ def message_list(
         rows = tx.all(_page_query(chosen, start), letters=LISTED_LETTERS, limit=size + 1, **chosen, **start)
         is_counted = not (message_type or workflow_id or thread_id or since)
         matching = total(counts, stored, priority) if is_counted else _count_matching(tx, chosen, thread_id)
-    shown = fitting([listed(row, call.now) for row in rows[:size]], LISTED_BYTES)
+    shown = take_fitting([listed(row, call.now) for row in rows[:size]], LISTED_BYTES)
     following = cursor_after(rows[len(shown) - 1]) if len(shown) < len(rows) else None
     unread = total(counts, "unread", None)
     return Messages(messages=shown, unread_count=unread, total=matching, next_cursor=following)

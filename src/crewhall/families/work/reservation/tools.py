@@ -15,7 +15,7 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, Offset, fitting, page, short_list
+from crewhall.bounded import Limit, Offset, page, short_list, take_fitting
 from crewhall.errors import InvalidInput
 from crewhall.families.work.agent.rules import status_after_beat
 from crewhall.families.work.claim.leases import lease_from
@@ -122,9 +122,9 @@ def _answer(area: "Area", reserved: list[ReservedPath], conflicts: list[tuple[Ro
     return FilesReserved(
         success=not conflicts,
         repository_path=area.root,
-        reserved=fitting(reserved),
+        reserved=take_fitting(reserved),
         reserved_total=len(reserved),
-        conflicts=fitting(FileConflict.from_row(row, path) for row, path in conflicts[:NAMED]),
+        conflicts=take_fitting(FileConflict.from_row(row, path) for row, path in conflicts[:NAMED]),
         conflicts_total=len(conflicts),
     )
 

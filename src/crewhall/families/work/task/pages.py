@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
-from crewhall.bounded import ItemT, fitting
+from crewhall.bounded import ItemT, take_fitting
 from crewhall.errors import InvalidInput
 from crewhall.families.work.task.model import Near, Task, TaskSummary
 from crewhall.store.transaction import Row, Tx
@@ -90,7 +90,7 @@ def _rows(
 
 
 def _page(rows: list[Row], items: Iterable[ItemT], most: int) -> tuple[list[ItemT], str | None]:
-    kept = fitting(items, most)
+    kept = take_fitting(items, most)
     return kept, None if len(kept) == len(rows) else cursor_of(rows[len(kept) - 1], "sequence", "place")
 
 

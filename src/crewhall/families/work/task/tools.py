@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import LIST_BYTES, WHOLE_BYTES, Limit, Offset, fitting, page, stored
+from crewhall.bounded import LIST_BYTES, WHOLE_BYTES, Limit, Offset, json_text, page, take_fitting
 from crewhall.errors import InvalidState, InvalidTransition
 from crewhall.families.work.checkpoint.model import Checkpoint
 from crewhall.families.work.checkpoint.record import add_checkpoint
@@ -55,7 +55,7 @@ def task_get(
 def _newest(tx: Tx, task_id: str, limit: int) -> list[Checkpoint]:
     """The newest checkpoints that fit, oldest first."""
     rows = tx.all("checkpoints_newest", task_id=task_id, limit=limit)
-    return fitting((Checkpoint.from_row(row) for row in rows), WHOLE_BYTES // 3)[::-1]
+    return take_fitting((Checkpoint.from_row(row) for row in rows), WHOLE_BYTES // 3)[::-1]
 
 
 @work.tool("task_list", profiles=("coordinator",), resources=("crewhall://workflows/{workflow_id}/tasks",))
@@ -109,14 +109,14 @@ def task_set_plan(
     claim_epoch: Epoch | None = None,
 ) -> Done:
     """Say how you will do a task, step by step, before you begin. Who takes over later goes on from it."""
-    text = stored("plan", plan.model_dump(exclude_unset=True))
+    text = json_text("plan", plan.model_dump(exclude_unset=True))
     with call.begin() as tx:
         _, task = task_to_write(call, tx, id, claim_epoch)
         if task["status"] in FINISHED:
             raise InvalidState(f"task {id} is {task['status']}", hint="Its plan is history; plan a task that is open.")
         kept = task["context"]
         if context is not None:
-            kept = stored("context", json.loads(kept or "{}") | context)
+            kept = json_text("context", json.loads(kept or "{}") | context)
         tx.run("task_plan_set", id=id, plan=text, context=kept, now=call.now)
         tx.event("task.planned", id)
     return Done(success=True)
@@ -137,7 +137,7 @@ def task_update_status(
     An agent with its own token that moves on a task which no one holds claims it by that. Completing, failing and
     skipping end the claim.
     """
-    detail = None if outcome_detail is None else stored("outcome_detail", outcome_detail)
+    detail = None if outcome_detail is None else json_text("outcome_detail", outcome_detail)
     with call.begin() as tx:
         workflow, task = task_to_write(call, tx, id, claim_epoch)
         refuse_task_step(task, status, outcome, error, waited_for(tx, task))
@@ -194,7 +194,7 @@ def task_replan(
 
     The reason and the old plan are kept as a checkpoint; the task is pending again.
     """
-    text = stored("new_plan", new_plan.model_dump(exclude_unset=True))
+    text = json_text("new_plan", new_plan.model_dump(exclude_unset=True))
     with call.begin() as tx:
         _, task = task_to_write(call, tx, id, claim_epoch)
         if task["status"] not in REPLANNED:

@@ -1,7 +1,7 @@
 """What a task waits for."""
 
 from crewhall.app import Call
-from crewhall.bounded import cut, fitting
+from crewhall.bounded import cut, take_fitting
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import found
 from crewhall.families.work.model import PageCursor, TaskId
@@ -33,8 +33,8 @@ def task_check_dependencies(call: Call, task_id: TaskId, cursor: PageCursor | No
             rows = tx.all("lower_open", limit=DEPENDENCIES, offset=waiting, **lower)
             pending_total = tx.value("lower_open_count", **lower)
         finished, completed_total = _dependencies(tx, task_id, done, finished=1)
-    pending = fitting((_pending(row) for row in rows), PENDING_BYTES)
-    completed = fitting((_completed(row) for row in finished), COMPLETED_BYTES)
+    pending = take_fitting((_pending(row) for row in rows), PENDING_BYTES)
+    completed = take_fitting((_completed(row) for row in finished), COMPLETED_BYTES)
     waiting, done = waiting + len(pending), done + len(completed)
     return Dependencies(
         satisfied=pending_total == 0,

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic_core import from_json
 
-from crewhall.bounded import LIST_TEXT_BYTES, Cut, cut, fitting
+from crewhall.bounded import LIST_TEXT_BYTES, Cut, cut, take_fitting
 from crewhall.declaration import Suggest
 from crewhall.families.work.model import Given, Short, Text
 from crewhall.families.work.task.model import Complexity, PlannedTask
@@ -95,7 +95,7 @@ def _with_variables(told: Row, row: Row, most: int, each: int) -> Row:
         ShownVariable(name=name, **cut(one, ("description", "default"), (), each=each))
         for name, one in variables.items()
     )
-    kept = fitting(shown, most)
+    kept = take_fitting(shown, most)
     return told | {"variables": kept, "left_out": left_of(told["left_out"], variables=len(variables) - len(kept))}
 
 
@@ -153,7 +153,7 @@ class Template(Result):
     @classmethod
     def from_row(cls, row: Row) -> "Template":
         plan = PLAN | from_json(row["definition"])
-        tasks = fitting(_shown(plan.pop("tasks")), TASKS_BYTES)
+        tasks = take_fitting(_shown(plan.pop("tasks")), TASKS_BYTES)
         kept = {name: value for name, value in row.items() if name != "definition"} | plan
         told = cut(kept, ("description", "summary", "approach", "risks", "assumptions"), (), total=TEXTS_BYTES)
         told["left_out"] = left_of(told["left_out"], tasks=row["task_count"] - len(tasks))

@@ -11,7 +11,7 @@ from pydantic import Field
 from pydantic_core import from_json
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, Offset, page, stored
+from crewhall.bounded import Limit, Offset, json_text, page
 from crewhall.errors import InvalidInput, InvalidState, LimitExceeded
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import found, locked
@@ -136,7 +136,7 @@ def _kept(plan: Definition, variables: list[TemplateVariable]) -> Row:
     plan_text(plan.summary or "", plan.approach, plan.risks, plan.assumptions)
     told = {one.name: one.model_dump(exclude={"name"}) for one in variables}
     return {
-        "variables": stored("variables", told),
+        "variables": json_text("variables", told),
         "definition": plan.model_dump_json(exclude_defaults=True),
         "task_count": len(plan.tasks),
     }

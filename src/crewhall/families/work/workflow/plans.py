@@ -8,7 +8,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from crewhall.bounded import CARGO_BYTES, stored
+from crewhall.bounded import CARGO_BYTES, json_text
 from crewhall.errors import LimitExceeded
 from crewhall.families.work.task.model import FINISHED, PlannedTask
 from crewhall.families.work.workflow.rules_plan import MINUTES, Standing, Step, refuse_misnamed, standings
@@ -131,4 +131,4 @@ def _update(tx: Tx, steps: Sequence[tuple[Step, Row]], found: dict[str, Standing
 def plan_text(summary: str, approach: str, risks: list[str], assumptions: list[str]) -> str:
     """What a workflow keeps of its plan beside the tasks. Raises InvalidInput when that is too large."""
     told = {"summary": summary, "approach": approach, "risks": risks, "assumptions": assumptions}
-    return stored("plan", told, CARGO_BYTES)
+    return json_text("plan", told, CARGO_BYTES)

@@ -9,7 +9,7 @@ from pydantic import Field
 from pydantic_core import from_json
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, cut, fitting, short_list
+from crewhall.bounded import Limit, cut, short_list, take_fitting
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import no_such
 from crewhall.families.work.model import PageCursor, WorkflowId
@@ -60,7 +60,7 @@ def workflow_next_tasks(
     running, ready = ([(row["id"], _files(row)) for row in some] for some in (under_way, considered))
     begin = recommended(ready, running, slots, clashes)
     others = [(task_id, Reach(files)) for task_id, files in (*running[:COMPARED], *ready[:COMPARED]) if files]
-    kept = fitting(_next_task(row, begin, others, clashes, names[row["id"]]) for row in rows[:limit])
+    kept = take_fitting(_next_task(row, begin, others, clashes, names[row["id"]]) for row in rows[:limit])
     return NextTasks(
         tasks=kept,
         total=total,
@@ -138,7 +138,7 @@ def workflow_progress(call: Call, workflow_id: WorkflowId, cursor: PageCursor | 
         tally = tx.all("tally", workflow_id=workflow_id)
         waiting = tx.value("tasks_blocked_count", workflow_id=workflow_id)
         rows = tx.all("tasks_blocked", workflow_id=workflow_id, sequence=sequence, place=place, limit=BLOCKED + 1)
-        blocked = fitting(_blocked(tx, workflow_id, rows[:BLOCKED]), BLOCKED_BYTES)
+        blocked = take_fitting(_blocked(tx, workflow_id, rows[:BLOCKED]), BLOCKED_BYTES)
         path = tx.all("chain", workflow_id=workflow_id, limit=PATH_TASKS)
         lowest = tx.value("sequence_open", workflow_id=workflow_id)
         below = 2**40 if lowest is None else lowest
@@ -154,9 +154,9 @@ def workflow_progress(call: Call, workflow_id: WorkflowId, cursor: PageCursor | 
         blocked_tasks=blocked,
         blocked_total=statuses["blocked"],
         next_cursor=None if len(blocked) == len(rows) else cursor_of(rows[len(blocked) - 1], "sequence", "place"),
-        parallel_groups=fitting(groups[:GROUPS], GROUP_BYTES),
+        parallel_groups=take_fitting(groups[:GROUPS], GROUP_BYTES),
         parallel_groups_total=len(groups),
-        critical_path=fitting([_on_path(row) for row in path], PATH_BYTES),
+        critical_path=take_fitting([_on_path(row) for row in path], PATH_BYTES),
         critical_path_minutes=minutes,
         estimated_remaining=remaining,
         estimate_from="completed_rate" if is_measured else "complexity",

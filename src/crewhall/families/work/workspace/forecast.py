@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from crewhall.app import Call
-from crewhall.bounded import fitting
+from crewhall.bounded import take_fitting
 from crewhall.errors import Failure, Unavailable
 from crewhall.families.work.task.model import FINISHED
 from crewhall.families.work.workspace.model import BaseClash, Clash, Forecast, Unreadable
@@ -91,12 +91,12 @@ def _told(found: forecast.MergeForecast, rows: list[Row], tasks: list[Row], base
     ]
     unreadable = [Unreadable(workspace_id=name, why=why) for name, why in found.unreadable if name in by_id]
     return Forecast(
-        conflicts=fitting(clashes, CLASH_BYTES),
+        conflicts=take_fitting(clashes, CLASH_BYTES),
         conflicts_total=len(clashes),
-        with_base=fitting(with_base, BASE_BYTES),
+        with_base=take_fitting(with_base, BASE_BYTES),
         compared=len(rows),
         total=total,
-        unreadable=fitting(unreadable, UNREAD_BYTES),
+        unreadable=take_fitting(unreadable, UNREAD_BYTES),
     )
 
 
