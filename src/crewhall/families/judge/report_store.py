@@ -14,7 +14,7 @@ from crewhall.families.judge.question import Answered, Asked
 from crewhall.families.judge.rules_answer import Unreadable, ruling_in
 from crewhall.families.judge.rules_prompt import visible
 from crewhall.families.judge.rules_secret import without_secrets
-from crewhall.families.work.lookup import locked
+from crewhall.families.work.lookup import get_locked
 from crewhall.families.work.workflow.halt import halt
 from crewhall.identity import new_id
 from crewhall.store.transaction import Row, Tx
@@ -71,7 +71,7 @@ def keep(call: Call, asked: Asked) -> Answered:
     call.now, has_paused = call.hub.clock(), False  # it happens now, and began long ago
     with call.begin() as tx:
         if question.workflow_id is not None:
-            locked(
+            get_locked(
                 tx, "workflow", question.workflow_id
             )  # before the row that names it: who halts it needs the lock too
         tx.run("judge_report_put", **row, now=call.now)

@@ -30,7 +30,7 @@ from crewhall.families.work.agent.model import (
 from crewhall.families.work.agent.rules import METADATA_BYTES, refuse_more_agents, status_after_beat
 from crewhall.families.work.claim.leases import lease_from, lease_ms, put_all_back
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found, locked
+from crewhall.families.work.lookup import get, get_locked
 from crewhall.families.work.model import AgentId, Done, Me, Name, TaskId
 from crewhall.identity import make_token, new_id
 from crewhall.store.transaction import Row, Tx
@@ -60,7 +60,7 @@ def agent_register(
     }
     with call.begin() as tx:
         if call.actor.kind == "agent":
-            before = locked(tx, "agent", call.actor.id)
+            before = get_locked(tx, "agent", call.actor.id)
             here = {"until": call.now + lease_ms(call.settings, beats=False), "bridge": call.origin.bridge}
             row = tx.one("agent_introduce", id=call.actor.id, now=call.now, **here, **told)
             assert row is not None
@@ -90,8 +90,8 @@ def agent_heartbeat(
     until = call.now + lease_ms(call.settings, beats=True)
     with call.begin() as tx:
         if current_task_id is not None:
-            found(tx, "task", current_task_id)
-        before = locked(tx, "agent", agent_id)
+            get(tx, "task", current_task_id)
+        before = get_locked(tx, "agent", agent_id)
         after = status_after_beat(before["status"], status)
         tx.run(
             "agent_beat",
@@ -121,11 +121,11 @@ def agent_update(
     told["metadata"] = None if metadata is None else json_text("metadata", metadata, METADATA_BYTES)
     with call.begin() as tx:
         if current_task_id is not KEEP and current_task_id is not None:
-            found(tx, "task", current_task_id)
+            get(tx, "task", current_task_id)
         if status == "offline":
             _leave(call, tx, id, **told)
             return Done(success=True)
-        before = locked(tx, "agent", id)
+        before = get_locked(tx, "agent", id)
         after = status or before["status"]
         task = before["current_task_id"] if current_task_id is KEEP else current_task_id
         here = {"until": lease_from(call, before), "has_left": 0}
@@ -139,7 +139,7 @@ def agent_update(
 @work.tool("agent_get", quick=True, profiles=("coordinator", "reviewer"), resources=("crewhall://agents/{id}",))
 def agent_get(call: Call, id: AgentId) -> Agent:
     """An agent's details."""
-    return Agent.from_row(found(call, "agent", id))
+    return Agent.from_row(get(call, "agent", id))
 
 
 LISTED_BYTES = 17_000  # of an agent in a list
@@ -212,7 +212,7 @@ def agent_token_create(
             told |= {"capabilities": None, "workspace_path": None, "metadata": None}
             row = _new_agent(call, tx, told, role or "worker", type, "offline")
         else:
-            row = found(tx, "agent", agent_id)
+            row = get(tx, "agent", agent_id)
         token = make_token(tx, "agent", row["name"], call.now, agent_id=row["id"])
         tx.event("agent.token_made", row["id"])
     return AgentToken(agent_id=row["id"], role=row["role"], token=token)
@@ -233,7 +233,7 @@ def _refuse_taken(tx: Tx, name: str | None) -> None:
 def agent_token_revoke(call: Call, agent_id: AgentId) -> Revoked:
     """Make all tokens of an agent worthless, at once and on every hub."""
     with call.begin() as tx:
-        locked(tx, "agent", agent_id)
+        get_locked(tx, "agent", agent_id)
         revoked = tx.run("tokens_revoke", agent_id=agent_id, now=call.now)
         if revoked:
             tx.run("agent_bridge_forget", id=agent_id)

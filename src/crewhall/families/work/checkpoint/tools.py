@@ -12,7 +12,7 @@ from crewhall.families.work.checkpoint.record import add_checkpoint
 from crewhall.families.work.claim.leases import task_to_write, writer
 from crewhall.families.work.claim.model import Epoch
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found
+from crewhall.families.work.lookup import get
 from crewhall.families.work.model import Cargo, Files, TaskId, Text
 
 
@@ -59,7 +59,7 @@ def checkpoint_list(
     """The checkpoints of a task, oldest first, perhaps of some types or after a number."""
     chosen = {"task_id": task_id, "after": since_sequence, "types": json.dumps(type) if type else None}
     with call.begin() as tx:
-        found(tx, "task", task_id)
+        get(tx, "task", task_id)
         rows = tx.all("checkpoints", limit=limit, **chosen)
         total = tx.value("checkpoints_count", **chosen)
     items = take_fitting(Checkpoint.from_row(row) for row in rows)

@@ -17,7 +17,7 @@ from crewhall.app import Call
 from crewhall.config import Settings
 from crewhall.families.work.checkpoint.record import add_checkpoint
 from crewhall.families.work.claim.rules import refuse_incapable, stale
-from crewhall.families.work.lookup import found, locked, no_such
+from crewhall.families.work.lookup import get, get_locked, no_such
 from crewhall.families.work.task.pages import count_step
 from crewhall.families.work.task.rules import UNDER_WAY
 from crewhall.store.transaction import Row, Tx
@@ -47,7 +47,7 @@ def locked_task(tx: Tx, task_id: str) -> tuple[Row, Row]:
         raise no_such("task", task_id)
     workflow = tx.one("workflow_lock", id=where["workflow_id"])
     assert workflow is not None
-    return workflow, found(tx, "task", task_id)  # it may be gone by now
+    return workflow, get(tx, "task", task_id)  # it may be gone by now
 
 
 def task_to_write(call: Call, tx: Tx, task_id: str, epoch: int | None, *, notes_only: bool = False) -> tuple[Row, Row]:
@@ -61,7 +61,7 @@ def task_to_write(call: Call, tx: Tx, task_id: str, epoch: int | None, *, notes_
     claim = _lapsed_claim(call, tx, task, epoch)
     if claim is not None and workflow["status"] != "abandoned":
         _renew(call, tx, task, claim)
-        task = found(tx, "task", task_id)
+        task = get(tx, "task", task_id)
     elif task["claimed_by"] is None and not notes_only:
         tx.run("claim_supersede", task_id=task_id, epoch=task["claim_epoch"])
     if task["claimed_by"] is not None:
@@ -129,7 +129,7 @@ def begin_workflow(call: Call, tx: Tx, workflow: Row) -> None:
 
 def set_busy(call: Call, tx: Tx, agent_id: str, task_id: str) -> int:
     """The agent is at this task, and its lease is as long as it may be: its end."""
-    agent = locked(tx, "agent", agent_id)
+    agent = get_locked(tx, "agent", agent_id)
     until = lease_from(call, agent)
     tx.run("agent_busy", id=agent_id, task=task_id, until=until, now=call.now)
     if agent["status"] != "busy":
@@ -193,9 +193,9 @@ def lock_with_tasks(tx: Tx, agent_id: str) -> tuple[Row, list[Row]]:
     workflows = {row["workflow_id"] for row in tx.all("tasks_of_agent", agent_id=agent_id)}
     for workflow_id in sorted(workflows):
         tx.run("workflow_lock", id=workflow_id)
-    agent = locked(tx, "agent", agent_id)
+    agent = get_locked(tx, "agent", agent_id)
     held = [row["id"] for row in tx.all("tasks_of_agent", agent_id=agent_id) if row["workflow_id"] in workflows]
-    return agent, [found(tx, "task", task_id) for task_id in held]
+    return agent, [get(tx, "task", task_id) for task_id in held]
 
 
 # The end of a lease

@@ -17,7 +17,7 @@ from crewhall.families.work.claim.leases import (
 from crewhall.families.work.claim.model import Claim, Epoch
 from crewhall.families.work.claim.rules import refuse_unclaimable, stale
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found
+from crewhall.families.work.lookup import get
 from crewhall.families.work.model import Done, Me, Short, TaskId
 from crewhall.families.work.task.pages import waited_for
 from crewhall.families.work.workflow.rules import refuse_not_running
@@ -35,7 +35,7 @@ def task_claim(call: Call, task_id: TaskId, agent_id: Me) -> Claim:
     """
     with call.begin() as tx:
         workflow, task = locked_task(tx, task_id)
-        agent = found(tx, "agent", agent_id)
+        agent = get(tx, "agent", agent_id)
         if task["claimed_by"] not in (None, agent_id):
             return _claim(task["claimed_by"], None, None)
         if task["claimed_by"] == agent_id:
@@ -73,7 +73,7 @@ def task_release(
     """Give a task back that you hold: it is pending again, and what you noted stays. Nothing happens twice."""
     with call.begin() as tx:
         _, task = locked_task(tx, task_id)
-        found(tx, "agent", agent_id)
+        get(tx, "agent", agent_id)
         if task["claimed_by"] != agent_id:
             _refuse_stranger(tx, task, agent_id)
             return Done(success=True)

@@ -12,7 +12,7 @@ import json
 
 from crewhall.families.work.context.model import Context, Include
 from crewhall.families.work.context.rows import NOTES, WEIGHTS, Body, Gathered, fit_checkpoint, gather, price, wanted
-from crewhall.families.work.lookup import found
+from crewhall.families.work.lookup import get
 from crewhall.outside.tokens import count
 from crewhall.store.transaction import Row, Tx
 from crewhall.token_budget import CostedItem, cost, fit_fields, fit_items, fits, shares
@@ -24,7 +24,7 @@ DENSE = 8  # letters for a token in a text that says something, at the most
 
 def load(tx: Tx, task_id: str, include: Include, most: int, now: int) -> Context:
     """The context of a task in at most so many tokens. Raises NotFound."""
-    gathered = gather(tx, found(tx, "task", task_id), include, most, now)
+    gathered = gather(tx, get(tx, "task", task_id), include, most, now)
     is_whole = _takes_newest_whole(gathered, most)
     best: Context | None = None
     body: Body = {}

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from crewhall.families.work.context.model import Include
-from crewhall.families.work.lookup import found
+from crewhall.families.work.lookup import get
 from crewhall.families.work.message.inbox import counts
 from crewhall.families.work.task.model import shown_status
 from crewhall.store.transaction import Row, Tx
@@ -59,7 +59,7 @@ class Gathered:
 
 def gather(tx: Tx, task: Row, include: Include, most: int, now: int) -> Gathered:
     """What the hall holds about a task, no more than could fit."""
-    workflow = found(tx, "workflow", task["workflow_id"])
+    workflow = get(tx, "workflow", task["workflow_id"])
     noted = task["checkpoint_count"] if include.all_checkpoints else include.recent_checkpoints
     rows = _checkpoints(tx, task["id"], noted)
     newest = next(rows, None)

@@ -11,7 +11,7 @@ from crewhall.families.work.context.compose import MOST, load
 from crewhall.families.work.context.model import Context, Include, MaxTokens, SummaryFormat, SummaryOf
 from crewhall.families.work.context.summary import in_markdown, summary_of
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found
+from crewhall.families.work.lookup import get
 from crewhall.families.work.model import AgentId, TaskId, WorkflowId
 from crewhall.outside import tokens
 from crewhall.store.transaction import Tx
@@ -39,7 +39,7 @@ def task_load_context(
 
 def _held_by(call: Call, tx: Tx, agent_id: str | None) -> str:
     """The task that the agent holds who calls, or of whom it is asked. Raises InvalidInput, InvalidState."""
-    agent = found(tx, "agent", agent_id or _caller(call, tx))
+    agent = get(tx, "agent", agent_id or _caller(call, tx))
     held = tx.one("task_held", agent_id=agent["id"], current=agent["current_task_id"])
     if held is None:
         raise InvalidState(
@@ -75,7 +75,7 @@ def workflow_get_summary(call: Call, id: WorkflowId, format: SummaryFormat = "js
     As markdown it is made for a CLAUDE.md or AGENTS.md.
     """
     with call.begin() as tx:
-        told = summary_of(tx, found(tx, "workflow", id))
+        told = summary_of(tx, get(tx, "workflow", id))
     if format == "json":
         return SummaryOf(summary=told, token_estimate=cost(told))
     text = in_markdown(told)

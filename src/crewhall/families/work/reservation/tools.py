@@ -20,7 +20,7 @@ from crewhall.errors import InvalidInput
 from crewhall.families.work.agent.rules import status_after_beat
 from crewhall.families.work.claim.leases import lease_from
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found, locked, no_such
+from crewhall.families.work.lookup import get, get_locked, no_such
 from crewhall.families.work.model import AgentId, Me, Path, TaskId
 from crewhall.families.work.repository.tools import site_of
 from crewhall.families.work.reservation.model import (
@@ -63,9 +63,9 @@ def file_reserve(
     wanted = area.spelled(paths)
     with call.begin() as tx:
         if task_id is not None:
-            found(tx, "task", task_id)
+            get(tx, "task", task_id)
         area_id = _locked_area(tx, area.root)
-        agent = locked(tx, "agent", agent_id)
+        agent = get_locked(tx, "agent", agent_id)
         who = {"area_id": area_id, "agent_id": agent_id}
         conflicts = _conflicts(tx, wanted, exclusive=int(exclusive), now=call.now, **who)
         if conflicts:
@@ -140,7 +140,7 @@ def file_release(
     both = None if spelled is None else [one for path in spelled for one in (path.rstrip("/"), path.rstrip("/") + "/")]
     chosen = {"repository_path": root, "paths": None if both is None else json.dumps(both)}
     with call.begin() as tx:
-        locked(tx, "agent", agent_id)
+        get_locked(tx, "agent", agent_id)
         gone = tx.all("reservations_release", agent_id=agent_id, **chosen)
         live = sorted(row["path"] for row in gone if row["expires_at"] > call.now)
         if live:
@@ -166,7 +166,7 @@ def file_reservations(
     chosen = {"repository_path": where, "agent_id": agent_id, "now": call.now}
     with call.begin() as tx:
         if agent_id is not None:
-            found(tx, "agent", agent_id)
+            get(tx, "agent", agent_id)
         if ground is None:
             rows = tx.all("reservations", limit=limit, offset=offset, **chosen)
             total = tx.value("reservations_count", **chosen)

@@ -25,7 +25,7 @@ from crewhall.families.work.claim.leases import (
 )
 from crewhall.families.work.claim.model import Epoch
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found
+from crewhall.families.work.lookup import get
 from crewhall.families.work.model import AgentId, Cargo, Done, Me, PageCursor, Path, Short, TaskId, Text, WorkflowId
 from crewhall.families.work.repository.tools import site_of
 from crewhall.families.work.task.model import FINISHED, NewPlan, Replanned, Task, TaskList, TaskPlan, Tasks, TaskStatus
@@ -47,7 +47,7 @@ def task_get(
 ) -> Task:
     """A task: what is to be done, who holds it, and how it ended."""
     with call.begin() as tx:
-        row = found(tx, "task", id)
+        row = get(tx, "task", id)
         noted = _newest(tx, id, checkpoint_limit or SEEN) if include_checkpoints else None
         return Task.from_row(row, near(tx, [id]), whole=True, checkpoints=noted)
 
@@ -70,7 +70,7 @@ def task_list(
     """The tasks of a workflow in their order, in short, perhaps of some statuses (blocked too) or one holder."""
     chosen = {"statuses": json.dumps(status) if status else None, "claimed_by": claimed_by}
     with call.begin() as tx:
-        found(tx, "workflow", workflow_id)
+        get(tx, "workflow", workflow_id)
         total = tx.value("tasks_count", workflow_id=workflow_id, **chosen)
         tasks, following = summaries(tx, workflow_id, limit=limit, most=LIST_BYTES, cursor=cursor, **chosen)
     return TaskList(tasks=tasks, total=total, next_cursor=following)
@@ -88,9 +88,9 @@ def task_get_available(
     """Tasks you could claim now: ready, held by no one, and needing only what you said you are good at."""
     where = None if repository_path is None else site_of(repository_path).path
     with call.begin() as tx:
-        agent = found(tx, "agent", agent_id)
+        agent = get(tx, "agent", agent_id)
         if workflow_id is not None:
-            found(tx, "workflow", workflow_id)
+            get(tx, "workflow", workflow_id)
         chosen = {"workflow_id": workflow_id, "repository_path": where, "capabilities": agent["capabilities"]}
         rows = available(tx, limit=limit, offset=offset, **chosen)
         total = tx.value("tasks_available_count", **chosen)
@@ -160,9 +160,9 @@ def task_update_status(
 
 def _taken(call: Call, tx: Tx, workflow: Row, task: Row) -> Row:
     """The task, held by the agent that moves it on: otherwise two could be at it, each without a claim."""
-    refuse_incapable_agent(tx, task, found(tx, "agent", call.actor.id))
+    refuse_incapable_agent(tx, task, get(tx, "agent", call.actor.id))
     take(call, tx, {**workflow, "status": "in_progress"}, task, call.actor.id)
-    return found(tx, "task", task["id"])
+    return get(tx, "task", task["id"])
 
 
 def _end(call: Call, tx: Tx, workflow: Row, task: Row, status: str) -> None:

@@ -3,7 +3,7 @@
 from crewhall.app import Call
 from crewhall.bounded import cut, take_fitting
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found
+from crewhall.families.work.lookup import get
 from crewhall.families.work.model import PageCursor, TaskId
 from crewhall.families.work.task.model import (
     FINISHED,
@@ -25,7 +25,7 @@ def task_check_dependencies(call: Call, task_id: TaskId, cursor: PageCursor | No
     of lower sequences."""
     waiting, done = (max(0, number) for number in numbers(cursor, (0, 0)))
     with call.begin() as tx:
-        task = found(tx, "task", task_id)
+        task = get(tx, "task", task_id)
         if task["dependency_count"] or task["status"] in FINISHED:
             rows, pending_total = _dependencies(tx, task_id, waiting, finished=0)
         else:

@@ -14,7 +14,7 @@ from crewhall.app import Call
 from crewhall.bounded import Limit, Offset, json_text, page
 from crewhall.errors import InvalidInput, InvalidState, LimitExceeded
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found, locked
+from crewhall.families.work.lookup import get, get_locked
 from crewhall.families.work.model import Name, Path
 from crewhall.families.work.task.model import PlannedTask
 from crewhall.families.work.task.pages import names_by_task
@@ -82,8 +82,8 @@ def _defined(template: NewTemplate) -> tuple[Definition, list[TemplateVariable]]
 
 def _of_workflow(tx: Tx, workflow_id: str) -> tuple[Definition, list[TemplateVariable]]:
     """A workflow's plan and tasks, whatever has become of them. Raises NotFound, InvalidState or LimitExceeded."""
-    locked(tx, "workflow", workflow_id)
-    workflow = found(tx, "workflow", workflow_id)
+    get_locked(tx, "workflow", workflow_id)
+    workflow = get(tx, "workflow", workflow_id)
     if workflow["plan"] is None or workflow["task_count"] == 0:
         raise InvalidState(
             f"workflow {workflow_id} has no {'tasks' if workflow['plan'] else 'plan'} to make a template of",
@@ -155,7 +155,7 @@ def template_list(call: Call, limit: Limit = 20, offset: Offset = 0) -> Template
 @work.tool("template_get", profiles=("coordinator",), resources=("crewhall://templates/{id}",))
 def template_get(call: Call, id: TemplateRef) -> Template:
     """A template with its plan; text_read gives the whole of its definition and variables."""
-    return Template.from_row(found(call, "template", id))
+    return Template.from_row(get(call, "template", id))
 
 
 @work.tool("template_apply", changes=True, creates=True, profiles=("coordinator",))
@@ -172,7 +172,7 @@ def template_apply(
 
     The last two are as in the template's own workflow when left out.
     """
-    template = found(call, "template", template_id)
+    template = get(call, "template", template_id)
     given = variables or {}
     plan = _made(template, given)
     text = plan_text(_summary(plan, template), plan.approach, plan.risks, plan.assumptions)

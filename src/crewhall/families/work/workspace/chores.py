@@ -6,7 +6,7 @@ from functools import partial
 
 from crewhall.app import Tick
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import locked
+from crewhall.families.work.lookup import get_locked
 from crewhall.families.work.workspace.removal import AGAIN_MS, log, note_removed, problem_row, try_removal
 from crewhall.stop import Stop
 from crewhall.store.transaction import Row
@@ -60,6 +60,6 @@ def _tell(tick: Tick, row: Row, changed: Row) -> None:
 
 def _give_up(tick: Tick, row: Row) -> None:
     with tick.begin() as tx:
-        locked(tx, "workflow", row["workflow_id"])
+        get_locked(tx, "workflow", row["workflow_id"])
         if tx.run("workspace_give_up", id=row["id"], now=tick.now):
             tx.event("workspace.updated", row["id"], before="active", after="abandoned")

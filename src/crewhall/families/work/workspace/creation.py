@@ -29,7 +29,7 @@ from crewhall.errors import (
 from crewhall.families.project.open_worktrees import LISTENER, open_worktree
 from crewhall.families.work.claim.rules import stale
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found, locked
+from crewhall.families.work.lookup import get, get_locked
 from crewhall.families.work.repository.rules import repository_path as spelled
 from crewhall.families.work.task.model import FINISHED
 from crewhall.families.work.workspace.model import Place
@@ -77,13 +77,13 @@ def create(call: Call, workflow_id: str, wish: Wish) -> Row:
     another agent's task, LimitExceeded when the workflow has too many.
     """
     with call.begin() as tx:
-        workflow = found(tx, "workflow", workflow_id)
+        workflow = get(tx, "workflow", workflow_id)
     repo = _repository(call, workflow)
     wanted = _wanted(call, repo, workflow_id, wish)
     with call.begin() as tx:
-        _refuse_over(locked(tx, "workflow", workflow_id))
+        _refuse_over(get_locked(tx, "workflow", workflow_id))
         for task_id in wish.task_ids:
-            refuse_task(call, found(tx, "task", task_id), workflow_id)
+            refuse_task(call, get(tx, "task", task_id), workflow_id)
         row, is_new = _registered(call, tx, wanted)
     if row["worktree"] != "wanted" and wanted["worktree"] == "wanted":
         there = at(repo, row["path"])  # another call may have made it just now
@@ -196,15 +196,15 @@ def _finished(call: Call, repo: GitRepository, row: Row, task_ids: Sequence[str]
     """The workspace with its worktree made and its tasks in it; if git refuses, there is no new workspace."""
     added = _made(call, repo, row, is_new=is_new) if row["worktree"] == "wanted" else None
     with call.begin() as tx:
-        locked(tx, "workflow", row["workflow_id"])
+        get_locked(tx, "workflow", row["workflow_id"])
         if tx.one("workspace_get", id=row["id"]) is None:  # a call like this one failed meanwhile, and forgot it
             row, _ = _registered(call, tx, row)
         if added is not None:
             _note_made(call, tx, row, added)
-        row = found(tx, "workspace", row["id"])
+        row = get(tx, "workspace", row["id"])
         if row["status"] == "active":
             for task_id in task_ids:
-                put_task(call, tx, found(tx, "task", task_id), row)
+                put_task(call, tx, get(tx, "task", task_id), row)
     if row["status"] != "active":
         raise InvalidState(
             f"workspace {row['id']} was {row['status']} while its worktree was made",

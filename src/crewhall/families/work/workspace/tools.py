@@ -12,7 +12,7 @@ from crewhall.errors import InvalidInput, NotFound
 from crewhall.families.work.claim.leases import task_to_write
 from crewhall.families.work.claim.model import Epoch
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found, locked
+from crewhall.families.work.lookup import get, get_locked
 from crewhall.families.work.model import Done, Path, TaskId, WorkflowId
 from crewhall.families.work.workspace.creation import Wish, create, put_task
 from crewhall.families.work.workspace.forecast import forecast_of
@@ -80,8 +80,8 @@ def workspace_update(
 
 def _locked(tx: Tx, workspace_id: str) -> Row:
     """A workspace; nothing about it changes until commit. Raises NotFound."""
-    locked(tx, "workflow", found(tx, "workspace", workspace_id)["workflow_id"])
-    return found(tx, "workspace", workspace_id)
+    get_locked(tx, "workflow", get(tx, "workspace", workspace_id)["workflow_id"])
+    return get(tx, "workspace", workspace_id)
 
 
 @work.tool(
@@ -97,7 +97,7 @@ def workspace_list(
     """The workspaces of a workflow, the oldest first: where each is, on which branch, and for which tasks."""
     chosen = {"workflow_id": workflow_id, "statuses": json.dumps(status) if status else None}
     with call.begin() as tx:
-        found(tx, "workflow", workflow_id)
+        get(tx, "workflow", workflow_id)
         rows = tx.all("workspaces", limit=limit, offset=offset, **chosen)
         total = tx.value("workspaces_count", **chosen)
         tasks = tx.all("workspace_tasks", ids=json.dumps([row["id"] for row in rows]), limit=NAMED * 500)
@@ -116,7 +116,7 @@ def task_assign_workspace(
     """Say in which workspace a task is done."""
     with call.begin() as tx:
         _, task = task_to_write(call, tx, task_id, claim_epoch, notes_only=True)
-        workspace = found(tx, "workspace", workspace_id)
+        workspace = get(tx, "workspace", workspace_id)
         if workspace["status"] != "active":
             raise NotFound(
                 f"workspace {workspace_id} is {workspace['status']}", hint="workspace_list shows the active ones."
@@ -132,5 +132,5 @@ def workspace_forecast(call: Call, workflow_id: WorkflowId) -> Forecast:
     Those of other workflows in the same repository are compared too. Nothing in the repository changes.
     """
     with call.begin() as tx:
-        found(tx, "workflow", workflow_id)
+        get(tx, "workflow", workflow_id)
     return forecast_of(call, workflow_id)
