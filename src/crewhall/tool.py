@@ -150,7 +150,7 @@ class Chore:
 class Source:
     """A source of context about a worktree, for `get_project_context`: a function of the call and the root.
 
-    It returns `SourceText`, or raises a Failure that says why it has nothing. The lowest `priority` is shown first. If
+    It returns `SourceLines`, or raises a Failure that says why it has nothing. The lowest `priority` is shown first. If
     the budget is too small for all sources, each gets a share by `weight`.
     """
 
@@ -158,11 +158,11 @@ class Source:
     family: str
     priority: int
     weight: int
-    handler: "Callable[..., SourceText]"
+    handler: "Callable[..., SourceLines]"
 
 
 @dataclass(frozen=True)
-class SourceText:
+class SourceLines:
     """The lines of a source, the most important first, and how many `more` it did not collect.
 
     `rest` says what else it left out, where lines can't be counted.
@@ -238,10 +238,10 @@ class Family:
 
     def source(
         self, name: str, *, priority: int, weight: int
-    ) -> Callable[[Callable[..., SourceText]], Callable[..., SourceText]]:
+    ) -> Callable[[Callable[..., SourceLines]], Callable[..., SourceLines]]:
         """Declare a source of context."""
 
-        def declare(handler: Callable[..., SourceText]) -> Callable[..., SourceText]:
+        def declare(handler: Callable[..., SourceLines]) -> Callable[..., SourceLines]:
             self.sources.append(Source(name, self.name, priority, weight, handler))
             return handler
 

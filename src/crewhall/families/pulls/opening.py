@@ -13,7 +13,7 @@ from crewhall.app import Call
 from crewhall.errors import Failure
 from crewhall.families.pulls.providers import host as host_of
 from crewhall.families.pulls.pull_rows import begin, beside, busy, get_pull, place_on, second
-from crewhall.families.pulls.rules_change import branch_name, digest, is_same_title, numbered, stem
+from crewhall.families.pulls.rules_change import branch_name, branches_by_number, digest, is_same_title, stem
 from crewhall.families.pulls.rules_rival import Rival, rivals
 from crewhall.families.pulls.steps import OPENING, HostWorld, Opening, Wanted
 from crewhall.outside.hosting.host import Host
@@ -57,7 +57,7 @@ def open_pull(call: Call, access: Access, wanted: Wanted) -> Opened:
         branch = str(get_pull(operation)["branch"])
         held.append(operation)
         try:
-            call.hub.journal.carry_out(operation, HostWorld(host, wanted.labels, wanted, call.progress))
+            call.hub.journal.carry_out(operation, HostWorld(host, wanted.labels, wanted, progress=call.progress))
         except Failure as failure:
             held.clear()
             _undo(call, host, operation, wanted, branch, failure)
@@ -81,26 +81,26 @@ def _begin(call: Call, host: Host, repo: HostRepository, wanted: Wanted, base: s
     """The operation for a branch whose name is free, and what is worth a warning. Raises Conflict."""
     place = {"host": host.access.web, "owner": repo.owner, "name": repo.name, "base_branch": base}
     call.hub.journal.settle_left(OPENING, place_on(host.access.web, repo), HostWorld(host, wanted.labels))
-    taken = _taken(host, repo, wanted)
+    taken = _branches_taken(host, repo, wanted)
     others = beside(call.hub, place)  # before the host is asked: who is done by then has a pull there
     _refuse_title(host.open_pulls(repo, list(taken.values()), base), wanted.title)
     paths = {file.path: file.action for file in wanted.files}
     summed = digest(base, [(file.path, file.action, file.content) for file in wanted.files])
     ended, warnings = _refuse_rivals(host, repo, rivals(wanted.title, summed, paths, others), call.hub.clock())
     free = next(n for n in itertools.count(1) if n not in taken)
-    row = {"branch": _named(wanted, free), "title": wanted.title, "change_type": wanted.change_type}
+    row = {"branch": _name_branch(wanted, free), "title": wanted.title, "change_type": wanted.change_type}
     kept = {"provider": host.access.kind, "digest": summed, "paths": json.dumps(paths)}
     return begin(call, OPENING, {**place, **row, **kept}, ended), warnings
 
 
-def _named(wanted: Wanted, n: int) -> str:
+def _name_branch(wanted: Wanted, n: int) -> str:
     return branch_name(wanted.prefix, wanted.change_type, wanted.title, n)
 
 
-def _taken(host: Host, repo: HostRepository, wanted: Wanted) -> dict[int, str]:
+def _branches_taken(host: Host, repo: HostRepository, wanted: Wanted) -> dict[int, str]:
     """The branches that are named as this change's would be, by number. They are older pulls', or somebody's own."""
     listed = host.branches(repo, stem(wanted.prefix, wanted.change_type, wanted.title))
-    return numbered(wanted.prefix, wanted.change_type, wanted.title, listed)
+    return branches_by_number(wanted.prefix, wanted.change_type, wanted.title, listed)
 
 
 def _refuse_title(pulls: list[Pull], title: str) -> None:
@@ -138,7 +138,7 @@ def _undo(call: Call, host: Host, operation: Opening, wanted: Wanted, branch: st
             operation.drop()
         else:
             with host_of(call, host.access, Stop(UNDO_SECONDS)) as again:
-                world = HostWorld(again, wanted.labels, wanted)
+                world = HostWorld(again, wanted.labels, wanted, label_host=host)
                 if call.hub.journal.take_back(operation, world, is_sure=not is_unanswered):
                     return
     except Failure as worse:

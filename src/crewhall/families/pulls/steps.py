@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from crewhall.app import Tick
 from crewhall.errors import Failure
 from crewhall.families.pulls.family import pulls
-from crewhall.families.pulls.providers import accesses, reached
+from crewhall.families.pulls.providers import accesses, host_at
 from crewhall.families.pulls.pull_rows import find_pull, get_pull, note_failed, note_left, note_opened
 from crewhall.journal import LAST_LOOK_MS, Happened, Operation, Step
 from crewhall.outside.hosting.host import Host
@@ -43,11 +43,15 @@ class Wanted:
 
 @dataclass(frozen=True)
 class HostWorld:
-    """A host to act on. `wanted` is known to the call that opens the pull, and to nobody who settles it later."""
+    """A host to act on. `wanted` is known to the call that opens the pull, and to nobody who settles it later.
+
+    Labels are not worth waiting for beyond the call's own time: `label_host` keeps to it where `host` does not.
+    """
 
     host: Host
     labels: tuple[str, ...]
     wanted: Wanted | None = None
+    label_host: Host | None = None
     progress: Callable[[float, float, str], None] = lambda done, total, text: None
 
 
@@ -95,7 +99,9 @@ def _label(world: HostWorld, operation: Opening) -> Row:
     """Put the labels on; what goes wrong here is reported and no more, for the pull is open."""
     try:
         if world.labels:
-            world.host.label(_repository(get_pull(operation)), operation.data["number"], world.labels)
+            (world.label_host or world.host).label(
+                _repository(get_pull(operation)), operation.data["number"], world.labels
+            )
     except Failure as failure:
         return {"warning": f"the labels {', '.join(world.labels)} were not put on: {failure.message}"}
     return {}
@@ -130,7 +136,7 @@ def _reach(tick: Tick) -> Iterator[tuple[str, AbstractContextManager[HostWorld]]
 
 @contextmanager
 def _world(tick: Tick, access: Access, stop: Stop) -> Iterator[HostWorld]:
-    with reached(access, Patience(stop, tick.settings["pulls.pause"])) as host:
+    with host_at(access, Patience(stop, tick.settings["pulls.pause"])) as host:
         yield HostWorld(host, tick.settings["pulls.labels"])
 
 
