@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crewhall.errors import InvalidInput
-from crewhall.families.work.workflow.rules_plan import MINUTES, NAMED, Step, refuse_misnamed, standings
+from crewhall.families.work.workflow.rules_plan import MINUTES, NAMED, GraphTask, refuse_misnamed, standings
 from tests.sizes import size
 
 FOR_EVER = "these tasks would wait for each other for ever: "
@@ -24,11 +24,11 @@ class Wanted:
     depends_on: list[str] = field(default_factory=list)
 
 
-def step(name: str, sequence: int, *depends_on: str, **more: Any) -> Step:
-    return Step(name, name, sequence, depends_on, **more)
+def step(name: str, sequence: int, *depends_on: str, **more: Any) -> GraphTask:
+    return GraphTask(name, name, sequence, depends_on, **more)
 
 
-def blockers(steps: Sequence[Step]) -> dict[str, set[str]]:
+def blockers(steps: Sequence[GraphTask]) -> dict[str, set[str]]:
     """For each unfinished task the unfinished ones that it waits for, read off the rule as it is written."""
     live = [one for one in steps if not one.is_finished]
     found = {}
@@ -51,7 +51,7 @@ def finishing_order(waiting: dict[str, set[str]]) -> list[str]:
     return order
 
 
-def longest(steps: Sequence[Step], waiting: dict[str, set[str]]) -> dict[str, int]:
+def longest(steps: Sequence[GraphTask], waiting: dict[str, set[str]]) -> dict[str, int]:
     minutes = {one.id: one.minutes for one in steps}
     tails: dict[str, int] = {}
     for one in reversed(finishing_order(waiting)):
@@ -66,7 +66,7 @@ def named_path(error: InvalidInput) -> list[str]:
 
 
 @st.composite
-def graphs(draw: st.DrawFn, any_way: bool = False) -> list[Step]:
+def graphs(draw: st.DrawFn, any_way: bool = False) -> list[GraphTask]:
     """A few tasks that depend on earlier ones, or on any; some are finished."""
     count = draw(st.integers(1, 9))
     steps = []
@@ -154,7 +154,7 @@ def test_a_cycle_by_lower_sequences_over_several_gates_is_refused() -> None:
 
 @given(graphs(any_way=True))
 @settings(max_examples=size(70, 200), deadline=None)
-def test_exactly_what_can_never_be_finished_is_refused_and_the_path_is_real(steps: list[Step]) -> None:
+def test_exactly_what_can_never_be_finished_is_refused_and_the_path_is_real(steps: list[GraphTask]) -> None:
     waiting = blockers(steps)
     can_be_done = len(finishing_order(waiting)) == len(waiting)
     try:
@@ -199,7 +199,7 @@ def test_a_cycle_of_ten_thousand_tasks_is_named_in_short() -> None:
 
 @given(graphs())
 @settings(max_examples=size(100, 300), deadline=None)
-def test_standings_are_those_of_a_slow_and_simple_count(steps: list[Step]) -> None:
+def test_standings_are_those_of_a_slow_and_simple_count(steps: list[GraphTask]) -> None:
     waiting = blockers(steps)
     if len(finishing_order(waiting)) < len(waiting):
         with pytest.raises(InvalidInput):

@@ -15,7 +15,7 @@ from crewhall.families.work.claim.leases import (
     take,
 )
 from crewhall.families.work.claim.model import Claim, Epoch
-from crewhall.families.work.claim.rules import refuse_unclaimable, stale
+from crewhall.families.work.claim.rules import refuse_unclaimable, stale_claim
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get
 from crewhall.families.work.model import Done, Me, Short, TaskId
@@ -78,7 +78,7 @@ def task_release(
             _refuse_stranger(tx, task, agent_id)
             return Done(success=True)
         if claim_epoch is not None and claim_epoch != task["claim_epoch"]:
-            raise stale(task)
+            raise stale_claim(task)
         put_back(tx, task, "released", call.now, reason=reason)
         settle_agent(tx, agent_id, call.now)
     return Done(success=True)
@@ -90,4 +90,4 @@ def _refuse_stranger(tx: Tx, task: Row, agent_id: str) -> None:
     if claim is None and task["claimed_by"] is None:
         raise InvalidState(f"agent {agent_id} does not hold task {task['id']}", hint="task_claim takes it.")
     if claim is None or claim["epoch"] != task["claim_epoch"]:
-        raise stale(task)
+        raise stale_claim(task)

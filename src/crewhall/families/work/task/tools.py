@@ -15,8 +15,8 @@ from crewhall.errors import InvalidState, InvalidTransition
 from crewhall.families.work.checkpoint.model import Checkpoint
 from crewhall.families.work.checkpoint.record import add_checkpoint
 from crewhall.families.work.claim.leases import (
-    begin_workflow,
     end_claim,
+    mark_in_progress,
     refuse_incapable_agent,
     settle_agent,
     take,
@@ -31,7 +31,7 @@ from crewhall.families.work.repository.tools import site_of
 from crewhall.families.work.task.model import FINISHED, NewPlan, Replanned, Task, TaskList, TaskPlan, Tasks, TaskStatus
 from crewhall.families.work.task.pages import available, count_step, near, summaries, waited_for
 from crewhall.families.work.task.rules import REPLANNED, UNDER_WAY, refuse_task_step
-from crewhall.families.work.workflow.plans import restand
+from crewhall.families.work.workflow.plans import recompute_standings
 from crewhall.families.work.workflow.rules import refuse_not_running
 from crewhall.store.transaction import Row, Tx
 
@@ -146,7 +146,7 @@ def task_update_status(
         is_taken = call.actor.kind == "agent" and task["claimed_by"] is None and status != "skipped"
         if is_taken or (status in UNDER_WAY and task["status"] in ("pending", "failed")):
             refuse_not_running(workflow, "begun")
-            begin_workflow(call, tx, workflow)
+            mark_in_progress(call, tx, workflow)
         if is_taken:
             task = _taken(call, tx, workflow, task)
         told = {"outcome": outcome, "outcome_detail": detail, "error": error}
@@ -172,7 +172,7 @@ def _end(call: Call, tx: Tx, workflow: Row, task: Row, status: str) -> None:
         done = {"finished": 1, "completed": int(status == "completed")}
         tx.run("workflow_count", id=workflow["id"], tasks=0, now=call.now, **done)
     if task["waits_for"] > 0:  # skipped before its turn: chains through it are shorter now
-        restand(tx, workflow["id"])
+        recompute_standings(tx, workflow["id"])
     if task["claimed_by"] is not None:
         end_claim(tx, task, status, call.now)
         settle_agent(tx, task["claimed_by"], call.now)

@@ -15,7 +15,7 @@ from crewhall.declaration import WORD
 from crewhall.errors import InvalidInput, LimitExceeded
 from crewhall.families.work.task.model import PlannedTask
 from crewhall.families.work.template.model import MOST_VARIABLES, Definition, TemplateVariable
-from crewhall.families.work.workflow.rules_plan import Step, refuse_misnamed, standings
+from crewhall.families.work.workflow.rules_plan import GraphTask, refuse_misnamed, standings
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 PLACEHOLDER = re.compile(rf"\{{\{{[ \t]*({NAME.pattern})[ \t]*\}}\}}")
@@ -90,7 +90,7 @@ def refuse_many(count: int) -> None:
 def refuse_unsound(tasks: Sequence[PlannedTask]) -> None:
     """Raise InvalidInput for a plan that could not be followed to its end, whatever the values are."""
     refuse_misnamed(tasks)
-    standings([Step(task.name, task.name, task.sequence, tuple(dict.fromkeys(task.depends_on))) for task in tasks])
+    standings([GraphTask(task.name, task.name, task.sequence, tuple(dict.fromkeys(task.depends_on))) for task in tasks])
 
 
 def chosen(variables: Sequence[TemplateVariable], given: Mapping[str, str]) -> Values:

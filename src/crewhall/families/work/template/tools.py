@@ -41,7 +41,7 @@ from crewhall.families.work.template.rules import (
     refuse_unsound,
 )
 from crewhall.families.work.workflow.plans import MOST_EDGES, plan_text
-from crewhall.families.work.workflow.tools import begin_workflow, give_plan, repository_of
+from crewhall.families.work.workflow.tools import give_plan, insert_workflow, repository_of
 from crewhall.identity import new_id
 from crewhall.store.transaction import Row, Tx
 
@@ -178,7 +178,7 @@ def template_apply(
     text = plan_text(_summary(plan, template), plan.approach, plan.risks, plan.assumptions)
     where = repository_of(call, repository_path)
     with call.begin() as tx:
-        workflow_id = begin_workflow(
+        workflow_id = insert_workflow(
             tx,
             call.now,
             name=workflow_name,

@@ -35,7 +35,7 @@ from crewhall.families.work.workflow.model import (
     WorkflowStatus,
     WorkflowSummary,
 )
-from crewhall.families.work.workflow.plans import insert_tasks, plan_text, restand
+from crewhall.families.work.workflow.plans import insert_tasks, plan_text, recompute_standings
 from crewhall.families.work.workflow.rules import refuse_workflow_step
 from crewhall.identity import new_id
 from crewhall.store.transaction import Row, Tx
@@ -58,7 +58,7 @@ def workflow_create(
     """
     where = repository_of(call, repository_path)
     with call.begin() as tx:
-        workflow_id = begin_workflow(
+        workflow_id = insert_workflow(
             tx,
             call.now,
             name=name,
@@ -78,10 +78,10 @@ def repository_of(call: Call, repository_path: str | None) -> Site | None:
     return None if where is None else site_of(where)
 
 
-def begin_workflow(tx: Tx, now: int, *, repository_path: Site | None, **told: Any) -> str:
-    """Put a workflow without a plan into the hall; its id. Its repository is known from now on."""
+def insert_workflow(tx: Tx, now: int, *, repository_path: Site | None, **fields: Any) -> str:
+    """Insert a workflow without a plan, and register its repository; the workflow's id."""
     workflow_id, path = new_id("wf"), None if repository_path is None else repository_path.path
-    tx.run("workflow_insert", id=workflow_id, repository_path=path, now=now, **told)
+    tx.run("workflow_insert", id=workflow_id, repository_path=path, now=now, **fields)
     if repository_path is not None and repository_path.is_repository and not tx.one("repository_get", path=path):
         make_known(tx, repository_path.path, None, now)
     tx.event("workflow.created", workflow_id, after="planning")
@@ -177,7 +177,7 @@ def workflow_remove_task(call: Call, id: WorkflowId, task_id: TaskId) -> Done:
         where = {"workflow_id": id, "parallel_group": task["parallel_group"] or ""}
         tx.run("tally_add", status="pending", tasks=-1, **where)
         tx.run("workflow_count", id=id, tasks=-1, finished=0, completed=0, now=call.now)
-        restand(tx, id)
+        recompute_standings(tx, id)
         tx.event("workflow.task_removed", id, data=json.dumps({"task_id": task_id, "name": task["name"]}))
     return Done(success=True)
 

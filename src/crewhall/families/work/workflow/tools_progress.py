@@ -21,7 +21,7 @@ from crewhall.families.work.task.model import (
 from crewhall.families.work.task.pages import cursor_of, names_by_task, numbers
 from crewhall.families.work.task.tools_dependencies import NAMES_BYTES
 from crewhall.families.work.workflow.model import BlockedTask, NextTask, NextTasks, ParallelGroup, PathTask, Progress
-from crewhall.families.work.workflow.rules import RUNS, Reach, conflicts, recommended, remaining_ms
+from crewhall.families.work.workflow.rules import RUNS, Reach, conflicts, recommend, remaining_ms
 from crewhall.families.work.workspace.forecast import clashes_between
 from crewhall.store.transaction import Row, Tx
 
@@ -58,7 +58,7 @@ def workflow_next_tasks(
         names = _names(tx, workflow_id, rows[:limit])
     clashes = clashes_between(call, considered, under_way, live) if live else {}
     running, ready = ([(row["id"], _files(row)) for row in some] for some in (under_way, considered))
-    begin = recommended(ready, running, slots, clashes)
+    begin = recommend(ready, running, slots, clashes)
     others = [(task_id, Reach(files)) for task_id, files in (*running[:COMPARED], *ready[:COMPARED]) if files]
     kept = take_fitting(_next_task(row, begin, others, clashes, names[row["id"]]) for row in rows[:limit])
     return NextTasks(
@@ -138,13 +138,13 @@ def workflow_progress(call: Call, workflow_id: WorkflowId, cursor: PageCursor | 
         tally = tx.all("tally", workflow_id=workflow_id)
         waiting = tx.value("tasks_blocked_count", workflow_id=workflow_id)
         rows = tx.all("tasks_blocked", workflow_id=workflow_id, sequence=sequence, place=place, limit=BLOCKED + 1)
-        blocked = take_fitting(_blocked(tx, workflow_id, rows[:BLOCKED]), BLOCKED_BYTES)
+        blocked = take_fitting(_blocked_tasks(tx, workflow_id, rows[:BLOCKED]), BLOCKED_BYTES)
         path = tx.all("chain", workflow_id=workflow_id, limit=PATH_TASKS)
         lowest = tx.value("sequence_open", workflow_id=workflow_id)
         below = 2**40 if lowest is None else lowest
         done = tx.value("sequence_done", workflow_id=workflow_id, below=below)
         minutes = tx.value("chain_minutes", workflow_id=workflow_id)
-    statuses, groups = _counted(tally, waiting)
+    statuses, groups = _count_by_status(tally, waiting)
     remaining, is_measured = remaining_ms(workflow, minutes, call.now)
     return Progress(
         total_tasks=workflow["task_count"],
@@ -156,7 +156,7 @@ def workflow_progress(call: Call, workflow_id: WorkflowId, cursor: PageCursor | 
         next_cursor=None if len(blocked) == len(rows) else cursor_of(rows[len(blocked) - 1], "sequence", "place"),
         parallel_groups=take_fitting(groups[:GROUPS], GROUP_BYTES),
         parallel_groups_total=len(groups),
-        critical_path=take_fitting([_on_path(row) for row in path], PATH_BYTES),
+        critical_path=take_fitting([_path_task(row) for row in path], PATH_BYTES),
         critical_path_minutes=minutes,
         estimated_remaining=remaining,
         estimate_from="completed_rate" if is_measured else "complexity",
@@ -164,12 +164,12 @@ def workflow_progress(call: Call, workflow_id: WorkflowId, cursor: PageCursor | 
     )
 
 
-def _on_path(row: Row) -> PathTask:
+def _path_task(row: Row) -> PathTask:
     return PathTask(id=row["id"], name=row["name"], status=shown_status(row))
 
 
-def _counted(tally: list[Row], waiting: int) -> tuple[dict[str, int], list[ParallelGroup]]:
-    """Tasks by shown status, and the parallel groups."""
+def _count_by_status(tally: list[Row], waiting: int) -> tuple[dict[str, int], list[ParallelGroup]]:
+    """How many tasks have each shown status, and the parallel groups."""
     statuses: Counter[str] = Counter(dict.fromkeys(TASK_STATUSES, 0))
     sizes: Counter[str] = Counter()
     finished: Counter[str] = Counter()
@@ -184,7 +184,7 @@ def _counted(tally: list[Row], waiting: int) -> tuple[dict[str, int], list[Paral
     return dict(statuses), groups
 
 
-def _blocked(tx: Tx, workflow_id: str, rows: list[Row]) -> list[BlockedTask]:
+def _blocked_tasks(tx: Tx, workflow_id: str, rows: list[Row]) -> list[BlockedTask]:
     """Blocked tasks with the names of what they wait for."""
     by_name = names_by_task(tx.all("blocker_names", ids=json.dumps([row["id"] for row in rows]), most=NAMED))
     lower: dict[int, list[str]] = {}

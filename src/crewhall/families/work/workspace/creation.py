@@ -27,7 +27,7 @@ from crewhall.errors import (
     Unavailable,
 )
 from crewhall.families.project.open_worktrees import LISTENER, open_worktree
-from crewhall.families.work.claim.rules import stale
+from crewhall.families.work.claim.rules import stale_claim
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get, get_locked
 from crewhall.families.work.repository.rules import repository_path as spelled
@@ -181,7 +181,7 @@ def refuse_task(call: Call, task: Row, workflow_id: str) -> None:
     if task["status"] in FINISHED:
         raise InvalidState(f"task {task['id']} is {task['status']}", hint="Only a task that is open needs a place.")
     if call.actor.kind == "agent" and task["claimed_by"] not in (None, call.actor.id):
-        raise stale(task)
+        raise stale_claim(task)
 
 
 def put_task(call: Call, tx: Tx, task: Row, workspace: Row) -> None:
