@@ -19,7 +19,7 @@ from crewhall.families.work.claim.rules import refuse_unclaimable, stale_claim
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get
 from crewhall.families.work.model import Done, Me, Short, TaskId
-from crewhall.families.work.task.pages import waited_for
+from crewhall.families.work.task.pages import blocker_names
 from crewhall.families.work.workflow.rules import refuse_not_running
 from crewhall.families.work.workspace.creation import place_for
 from crewhall.families.work.workspace.model import Place
@@ -41,7 +41,7 @@ def task_claim(call: Call, task_id: TaskId, agent_id: Me) -> Claim:
         if task["claimed_by"] == agent_id:
             epoch, until = task["claim_epoch"], set_busy(call, tx, agent_id, task_id)
         else:
-            refuse_unclaimable(task, waited_for(tx, task))
+            refuse_unclaimable(task, blocker_names(tx, task))
             refuse_not_running(workflow, "claimed")
             refuse_incapable_agent(tx, task, agent)
             epoch, until = take(call, tx, workflow, task, agent_id)

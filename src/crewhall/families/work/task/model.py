@@ -140,7 +140,7 @@ class TaskList(Result):
     next_cursor: str | None = Field(description="Give it as cursor for the next page; null when this is the last.")
 
 
-class Replanned(Result):
+class TaskReplanned(Result):
     success: bool
     checkpoint_id: str
 

@@ -28,8 +28,17 @@ from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get
 from crewhall.families.work.model import AgentId, Cargo, Done, Me, PageCursor, Path, Short, TaskId, Text, WorkflowId
 from crewhall.families.work.repository.tools import site_of
-from crewhall.families.work.task.model import FINISHED, NewPlan, Replanned, Task, TaskList, TaskPlan, Tasks, TaskStatus
-from crewhall.families.work.task.pages import available, count_step, near, summaries, waited_for
+from crewhall.families.work.task.model import (
+    FINISHED,
+    NewPlan,
+    Task,
+    TaskList,
+    TaskPlan,
+    TaskReplanned,
+    Tasks,
+    TaskStatus,
+)
+from crewhall.families.work.task.pages import available_tasks, blocker_names, count_step, near, summaries
 from crewhall.families.work.task.rules import REPLANNED, UNDER_WAY, refuse_task_step
 from crewhall.families.work.workflow.plans import recompute_standings
 from crewhall.families.work.workflow.rules import refuse_not_running
@@ -48,11 +57,11 @@ def task_get(
     """A task: what is to be done, who holds it, and how it ended."""
     with call.begin() as tx:
         row = get(tx, "task", id)
-        noted = _newest(tx, id, checkpoint_limit or SEEN) if include_checkpoints else None
+        noted = _newest_checkpoints(tx, id, checkpoint_limit or SEEN) if include_checkpoints else None
         return Task.from_row(row, near(tx, [id]), whole=True, checkpoints=noted)
 
 
-def _newest(tx: Tx, task_id: str, limit: int) -> list[Checkpoint]:
+def _newest_checkpoints(tx: Tx, task_id: str, limit: int) -> list[Checkpoint]:
     """The newest checkpoints that fit, oldest first."""
     rows = tx.all("checkpoints_newest", task_id=task_id, limit=limit)
     return take_fitting((Checkpoint.from_row(row) for row in rows), WHOLE_BYTES // 3)[::-1]
@@ -92,7 +101,7 @@ def task_get_available(
         if workflow_id is not None:
             get(tx, "workflow", workflow_id)
         chosen = {"workflow_id": workflow_id, "repository_path": where, "capabilities": agent["capabilities"]}
-        rows = available(tx, limit=limit, offset=offset, **chosen)
+        rows = available_tasks(tx, limit=limit, offset=offset, **chosen)
         total = tx.value("tasks_available_count", **chosen)
         beside = near(tx, [row["id"] for row in rows])
     items, following = page((Task.from_row(row, beside, whole=False) for row in rows), total, offset)
@@ -140,7 +149,7 @@ def task_update_status(
     detail = None if outcome_detail is None else json_text("outcome_detail", outcome_detail)
     with call.begin() as tx:
         workflow, task = task_to_write(call, tx, id, claim_epoch)
-        refuse_task_step(task, status, outcome, error, waited_for(tx, task))
+        refuse_task_step(task, status, outcome, error, blocker_names(tx, task))
         if workflow["status"] == "abandoned":
             refuse_not_running(workflow, status)
         is_taken = call.actor.kind == "agent" and task["claimed_by"] is None and status != "skipped"
@@ -148,18 +157,18 @@ def task_update_status(
             refuse_not_running(workflow, "begun")
             mark_in_progress(call, tx, workflow)
         if is_taken:
-            task = _taken(call, tx, workflow, task)
-        told = {"outcome": outcome, "outcome_detail": detail, "error": error}
+            task = _take_for_writer(call, tx, workflow, task)
+        result = {"outcome": outcome, "outcome_detail": detail, "error": error}
         count_step(tx, task, status)
-        tx.run("task_status_set", id=id, status=status, now=call.now, **told)
+        tx.run("task_status_set", id=id, status=status, now=call.now, **result)
         tx.event("task.updated", id, before=task["status"], after=status)
         if status in (*FINISHED, "failed"):
             _end(call, tx, workflow, task, status)
     return Done(success=True)
 
 
-def _taken(call: Call, tx: Tx, workflow: Row, task: Row) -> Row:
-    """The task, held by the agent that moves it on: otherwise two could be at it, each without a claim."""
+def _take_for_writer(call: Call, tx: Tx, workflow: Row, task: Row) -> Row:
+    """Claim a task for the agent that writes to it; the row. Without a claim two agents could work on it."""
     refuse_incapable_agent(tx, task, get(tx, "agent", call.actor.id))
     take(call, tx, {**workflow, "status": "in_progress"}, task, call.actor.id)
     return get(tx, "task", task["id"])
@@ -168,7 +177,7 @@ def _taken(call: Call, tx: Tx, workflow: Row, task: Row) -> Row:
 def _end(call: Call, tx: Tx, workflow: Row, task: Row, status: str) -> None:
     """A task is over, for now or for good: nobody holds it, and others that waited for it may begin."""
     if status in FINISHED:
-        _let_others_go_on(tx, task)
+        _release_dependents(tx, task)
         done = {"finished": 1, "completed": int(status == "completed")}
         tx.run("workflow_count", id=workflow["id"], tasks=0, now=call.now, **done)
     if task["waits_for"] > 0:  # skipped before its turn: chains through it are shorter now
@@ -178,8 +187,8 @@ def _end(call: Call, tx: Tx, workflow: Row, task: Row, status: str) -> None:
         settle_agent(tx, task["claimed_by"], call.now)
 
 
-def _let_others_go_on(tx: Tx, task: Row) -> None:
-    """What waited for this task waits no longer: by name, or because all of lower sequences is finished."""
+def _release_dependents(tx: Tx, task: Row) -> None:
+    """Free the tasks that waited for this one: by name, or because every lower sequence is finished."""
     tx.run("dependents_release", id=task["id"])
     lowest = tx.value("sequence_open", workflow_id=task["workflow_id"])
     if lowest is not None and lowest > task["sequence"]:
@@ -189,7 +198,7 @@ def _let_others_go_on(tx: Tx, task: Row) -> None:
 @work.tool("task_replan", changes=True, creates=True, profiles=("coordinator", "standard"))
 def task_replan(
     call: Call, id: TaskId, reason: Short, new_plan: NewPlan, claim_epoch: Epoch | None = None
-) -> Replanned:
+) -> TaskReplanned:
     """Begin a task anew with another plan, after it failed or while you are at it; a holder keeps it.
 
     The reason and the old plan are kept as a checkpoint; the task is pending again.
@@ -208,4 +217,4 @@ def task_replan(
         count_step(tx, task, "pending")
         tx.run("task_replan_set", id=id, plan=text, now=call.now)
         tx.event("task.replanned", id, before=task["status"], after="pending")
-    return Replanned(success=True, checkpoint_id=made)
+    return TaskReplanned(success=True, checkpoint_id=made)

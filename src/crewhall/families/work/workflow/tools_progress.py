@@ -18,7 +18,7 @@ from crewhall.families.work.task.model import (
     TASK_STATUSES,
     shown_status,
 )
-from crewhall.families.work.task.pages import cursor_of, names_by_task, numbers
+from crewhall.families.work.task.pages import cursor_numbers, cursor_of, names_by_task
 from crewhall.families.work.task.tools_dependencies import NAMES_BYTES
 from crewhall.families.work.workflow.model import BlockedTask, NextTask, NextTasks, ParallelGroup, PathTask, Progress
 from crewhall.families.work.workflow.rules import RUNS, Reach, conflicts, recommend, remaining_ms
@@ -44,7 +44,7 @@ def workflow_next_tasks(
     Never more are recommended than the workflow's parallelism leaves room for, nor two that are likely to touch the
     same files, or whose branches conflict.
     """
-    sequence, tail, place = numbers(cursor, (-(2**40), 2**52, 0))
+    sequence, tail, place = cursor_numbers(cursor, (-(2**40), 2**52, 0))
     chosen = {"workflow_id": workflow_id, "include_failed": int(include_failed)}
     with call.begin() as tx:
         workflow = _state(tx, workflow_id)
@@ -132,7 +132,7 @@ def workflow_progress(call: Call, workflow_id: WorkflowId, cursor: PageCursor | 
 
     The estimate comes from the rate of completed tasks so far, and before the first from their complexity.
     """
-    sequence, place = numbers(cursor, (-(2**40), 0))
+    sequence, place = cursor_numbers(cursor, (-(2**40), 0))
     with call.begin() as tx:
         workflow = _state(tx, workflow_id)
         tally = tx.all("tally", workflow_id=workflow_id)
