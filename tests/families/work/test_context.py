@@ -7,7 +7,7 @@ import pytest
 
 from crewhall.app import Hub, Origin
 from crewhall.errors import Failure, InvalidInput
-from crewhall.families.work.context.compose import load as load_context
+from crewhall.families.work.context.compose import load_context
 from crewhall.families.work.context.model import Include
 from crewhall.families.work.context.rows import PAGE, SIBLINGS
 from crewhall.identity import OPERATOR

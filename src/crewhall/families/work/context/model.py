@@ -104,7 +104,7 @@ class Context(Result):
     token_estimate: int = Field(description="Of this answer as JSON, by the o200k tokenizer.")
 
 
-class SummaryOf(Result):
+class WorkflowPage(Result):
     summary: str | dict[str, Any]
     token_estimate: int
 

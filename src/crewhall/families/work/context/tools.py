@@ -7,9 +7,9 @@ from pydantic_core import to_json
 
 from crewhall.app import Call
 from crewhall.errors import InvalidInput, InvalidState
-from crewhall.families.work.context.compose import MOST, load
-from crewhall.families.work.context.model import Context, Include, MaxTokens, SummaryFormat, SummaryOf
-from crewhall.families.work.context.summary import in_markdown, summary_of
+from crewhall.families.work.context.compose import MOST, load_context
+from crewhall.families.work.context.model import Context, Include, MaxTokens, SummaryFormat, WorkflowPage
+from crewhall.families.work.context.summary import summarize, to_markdown
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get
 from crewhall.families.work.model import AgentId, TaskId, WorkflowId
@@ -34,7 +34,9 @@ def task_load_context(
     """All you need to go on with a task, after your memory was cleared or when you take it over: its workflow and
     plan, what was noted last, what others finished and what it depends on, within max_tokens."""
     with call.begin() as tx:
-        return load(tx, task_id or _held_by(call, tx, agent_id), include or Include(), min(max_tokens, MOST), call.now)
+        return load_context(
+            tx, task_id or _held_by(call, tx, agent_id), include or Include(), min(max_tokens, MOST), call.now
+        )
 
 
 def _held_by(call: Call, tx: Tx, agent_id: str | None) -> str:
@@ -69,14 +71,14 @@ def _caller(call: Call, tx: Tx) -> str:
     profiles=("coordinator",),
     resources=("crewhall://workflows/{id}/summary",),
 )
-def workflow_get_summary(call: Call, id: WorkflowId, format: SummaryFormat = "json") -> SummaryOf:
+def workflow_get_summary(call: Call, id: WorkflowId, format: SummaryFormat = "json") -> WorkflowPage:
     """A workflow on one page: its aim and plan, how far it is, who is at what, what is next, what failed.
 
     As markdown it is made for a CLAUDE.md or AGENTS.md.
     """
     with call.begin() as tx:
-        told = summary_of(tx, get(tx, "workflow", id))
+        page = summarize(tx, get(tx, "workflow", id))
     if format == "json":
-        return SummaryOf(summary=told, token_estimate=cost(told))
-    text = in_markdown(told)
-    return SummaryOf(summary=text, token_estimate=tokens.count(text))
+        return WorkflowPage(summary=page, token_estimate=cost(page))
+    text = to_markdown(page)
+    return WorkflowPage(summary=text, token_estimate=tokens.count(text))
