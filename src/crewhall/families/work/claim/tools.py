@@ -21,8 +21,8 @@ from crewhall.families.work.lookup import get
 from crewhall.families.work.model import Done, Me, Short, TaskId
 from crewhall.families.work.task.pages import blocker_names
 from crewhall.families.work.workflow.rules import refuse_not_running
-from crewhall.families.work.workspace.creation import place_for
-from crewhall.families.work.workspace.model import Place
+from crewhall.families.work.workspace.creation import workspace_for
+from crewhall.families.work.workspace.model import TaskWorkspace
 from crewhall.store.transaction import Row, Tx
 
 
@@ -45,12 +45,16 @@ def task_claim(call: Call, task_id: TaskId, agent_id: Me) -> Claim:
             refuse_not_running(workflow, "claimed")
             refuse_incapable_agent(tx, task, agent)
             epoch, until = take(call, tx, workflow, task, agent_id)
-    place, problem = place_for(call, workflow, task)
+    place, problem = workspace_for(call, workflow, task)
     return _claim(None, epoch, until, place, problem)
 
 
 def _claim(
-    other: str | None, epoch: int | None, until: int | None, place: Place | None = None, problem: str | None = None
+    other: str | None,
+    epoch: int | None,
+    until: int | None,
+    place: TaskWorkspace | None = None,
+    problem: str | None = None,
 ) -> Claim:
     return Claim(
         success=other is None,

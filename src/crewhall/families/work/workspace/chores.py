@@ -27,10 +27,10 @@ def remove_ended(tick: Tick) -> None:
         half = look.all("workspaces_half_made", node=node, before=tick.now - HALF_MADE_MS, limit=REMOVED_AT_ONCE)
         over = look.all("workspaces_over", node=node, before=tick.now - AGAIN_MS, limit=REMOVED_AT_ONCE)
     for row in half:
-        _on_its_own(tick, row, partial(_give_up, tick, row))
+        _run_isolated(tick, row, partial(_give_up, tick, row))
     for row in over:
         if stop.seconds_left:
-            _on_its_own(tick, row, partial(_remove, tick, row, stop))
+            _run_isolated(tick, row, partial(_remove, tick, row, stop))
 
 
 def _seconds(tick: Tick) -> float:
@@ -39,21 +39,21 @@ def _seconds(tick: Tick) -> float:
     return min(CHORE_SECONDS, float(missed) / 2)
 
 
-def _on_its_own(tick: Tick, row: Row, step: Callable[[], None]) -> None:
-    """Do a step of one workspace; one that fails is noted, and keeps no other back."""
+def _run_isolated(tick: Tick, row: Row, step: Callable[[], None]) -> None:
+    """Run a step for one workspace. If it fails, the failure is noted, and the others still run."""
     try:
         step()
     except Exception as error:
         log.exception("a workspace could not be tidied up", extra={"workspace": row["id"]})
         with suppress(Exception):  # it is in the log
-            _tell(tick, row, problem_row(f"{type(error).__name__}: {error}"))
+            _note_result(tick, row, problem_row(f"{type(error).__name__}: {error}"))
 
 
 def _remove(tick: Tick, row: Row, stop: Stop) -> None:
-    _tell(tick, row, try_removal(row, tick.hub.store, stop))
+    _note_result(tick, row, try_removal(row, tick.hub.store, stop))
 
 
-def _tell(tick: Tick, row: Row, changed: Row) -> None:
+def _note_result(tick: Tick, row: Row, changed: Row) -> None:
     with tick.begin() as tx:
         note_removed(tx, row, changed, tick.now)
 

@@ -14,13 +14,13 @@ from crewhall.families.work.claim.model import Epoch
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get, get_locked
 from crewhall.families.work.model import Done, Path, TaskId, WorkflowId
-from crewhall.families.work.workspace.creation import Wish, create, put_task
+from crewhall.families.work.workspace.creation import WorkspaceRequest, create, put_task
 from crewhall.families.work.workspace.forecast import forecast_of
 from crewhall.families.work.workspace.model import (
     Branch,
     Commit,
-    Forecast,
     Workspace,
+    WorkspaceForecast,
     WorkspaceId,
     WorkspaceMade,
     Workspaces,
@@ -47,7 +47,7 @@ def workspace_create(
 
     A worktree that is there already on that branch is used, and never removed. The same call again changes nothing.
     """
-    row = create(call, workflow_id, Wish(branch, path, base_branch, task_ids or ()))
+    row = create(call, workflow_id, WorkspaceRequest(branch, path, base_branch, task_ids or ()))
     return WorkspaceMade(**{name: row[name] for name in WorkspaceMade.model_fields})
 
 
@@ -65,7 +65,7 @@ def workspace_update(
     if status is None:
         raise InvalidInput("status is missing", hint="Say merged, with merge_commit, or abandoned.")
     with call.begin() as tx:
-        row = _locked(tx, id)
+        row = _get_locked(tx, id)
         refuse_end(row, status, merge_commit)
         refuse_others_place(row, tx.all("workspace_tasks", ids=json.dumps([id]), limit=500), call.actor)
         refuse_elsewhere(row, call.settings.node)
@@ -74,12 +74,12 @@ def workspace_update(
             tx.event("workspace.updated", id, before=row["status"], after=status)
     if status != "active":
         row = end(call, row)
-    told = {"worktree": row["worktree"], "saved_refs": json.loads(row["saved_refs"]), "problem": row["problem"]}
-    return WorkspaceUpdated(success=True, **told)
+    fields = {"worktree": row["worktree"], "saved_refs": json.loads(row["saved_refs"]), "problem": row["problem"]}
+    return WorkspaceUpdated(success=True, **fields)
 
 
-def _locked(tx: Tx, workspace_id: str) -> Row:
-    """A workspace; nothing about it changes until commit. Raises NotFound."""
+def _get_locked(tx: Tx, workspace_id: str) -> Row:
+    """A workspace, locked until commit. Raises NotFound."""
     get_locked(tx, "workflow", get(tx, "workspace", workspace_id)["workflow_id"])
     return get(tx, "workspace", workspace_id)
 
@@ -126,7 +126,7 @@ def task_assign_workspace(
 
 
 @work.tool("workspace_forecast", long=True, profiles=("coordinator", "reviewer"))
-def workspace_forecast(call: Call, workflow_id: WorkflowId) -> Forecast:
+def workspace_forecast(call: Call, workflow_id: WorkflowId) -> WorkspaceForecast:
     """Which live workspaces would conflict if they were merged now, and in which files; uncommitted work counts.
 
     Those of other workflows in the same repository are compared too. Nothing in the repository changes.
