@@ -14,7 +14,7 @@ from pydantic_core import from_json
 
 from crewhall.bounded import LIST_TEXT_BYTES, Cut, cut, take_fitting
 from crewhall.declaration import Suggest
-from crewhall.families.work.model import Given, Short, Text
+from crewhall.families.work.model import InputModel, Short, Text
 from crewhall.families.work.task.model import Complexity, PlannedTask
 from crewhall.store.transaction import Row
 from crewhall.tool import Result
@@ -29,21 +29,21 @@ Value = Annotated[str, Field(max_length=VALUE_LETTERS)]
 About = Annotated[str, Field(max_length=10_000)]
 
 
-class TemplateVariable(Given):
+class TemplateVariable(InputModel):
     name: str
     description: Annotated[str, Field(max_length=2_000)]
     required: bool
     default: Value | None = None
 
 
-class NewTemplate(Given):
+class NewTemplate(InputModel):
     tasks: Annotated[list[PlannedTask], Field(min_length=1, max_length=20_000)]
     variables: Annotated[list[TemplateVariable], Field(max_length=MOST_VARIABLES)] | None = None
     summary: Text | None = None
     approach: Text | None = None
 
 
-class Definition(Given):
+class Definition(InputModel):
     """A template's plan as the hall keeps it; of a workflow's plan all is kept."""
 
     tasks: list[PlannedTask]

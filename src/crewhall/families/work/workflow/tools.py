@@ -147,8 +147,8 @@ def give_plan(tx: Tx, workflow_id: str, text: str, tasks: Sequence[PlannedTask],
     """A workflow that is planning gets its tasks and is ready. Raises InvalidInput as `insert_tasks` does."""
     insert_tasks(tx, workflow_id, tasks, now)
     tx.run("workflow_plan_set", id=workflow_id, plan=text, now=now)
-    told = json.dumps({"tasks": len(tasks)})
-    tx.event("workflow.planned", workflow_id, before="planning", after="ready", data=told)
+    fields = json.dumps({"tasks": len(tasks)})
+    tx.event("workflow.planned", workflow_id, before="planning", after="ready", data=fields)
 
 
 @work.tool("workflow_add_tasks", changes=True, creates=True, profiles=("coordinator", "standard"))
@@ -248,7 +248,7 @@ def workflow_set_parallelism(
     auto = None if auto_create_workspaces is None else int(auto_create_workspaces)
     with call.begin() as tx:
         get_locked(tx, "workflow", id)
-        told = {"max_parallel_tasks": max_parallel_tasks, "auto_create_workspaces": auto}
-        tx.run("workflow_parallelism_set", id=id, now=call.now, **told)
+        fields = {"max_parallel_tasks": max_parallel_tasks, "auto_create_workspaces": auto}
+        tx.run("workflow_parallelism_set", id=id, now=call.now, **fields)
         tx.event("workflow.parallelism_set", id, data=json.dumps({"max_parallel_tasks": max_parallel_tasks}))
     return Done(success=True)

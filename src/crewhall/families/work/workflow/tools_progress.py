@@ -93,7 +93,7 @@ def _next_task(
     row: Row, begin: list[str], others: list[tuple[str, Reach]], clashes: Mapping[str, Collection[str]], names: Row
 ) -> NextTask:
     meeting = dict.fromkeys([*sorted(clashes.get(row["id"], ())), *conflicts(_files(row), others, NAMED + 1)])
-    told = {
+    fields = {
         "id": row["id"],
         "name": row["name"],
         "description": row["description"],
@@ -103,7 +103,7 @@ def _next_task(
         "conflicts_with": [other for other in meeting if other != row["id"]][:NAMED],
         **names,
     }
-    return NextTask(**cut(told, ("description",), (), each=500))
+    return NextTask(**cut(fields, ("description",), (), each=500))
 
 
 def _names(tx: Tx, workflow_id: str, rows: list[Row]) -> dict[str, Row]:
