@@ -52,7 +52,7 @@ def cut(
     there = {name: fields[name] for name in (*texts, *cargo) if fields[name] is not None}
     unpacked = {name: from_json(value) if name in cargo else value for name, value in there.items()}
     sizes = {name: _size(value) for name, value in unpacked.items()}
-    limit = each if each is not None else _share(list(sizes.values()), total or 0)
+    limit = each if each is not None else fair_share(list(sizes.values()), total or 0)
     out, left_out = dict(fields), {}
     for name, size in sizes.items():
         value = fields[name]
@@ -69,7 +69,7 @@ def _size(value: Any) -> int:
     return len(json.dumps(value, ensure_ascii=False).encode()) - (2 if isinstance(value, str) else 0)
 
 
-def _share(sizes: list[int], total: int) -> int:
+def fair_share(sizes: list[int], total: int) -> int:
     """The most that each may take, so that all together stay within the total."""
     left, waiting = total, len(sizes)
     for size in sorted(sizes):

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 from crewhall.errors import InvalidInput
 
-SECRET = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY", re.IGNORECASE)  # in a name
+SECRET_VARIABLE = re.compile(
+    "TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY", re.IGNORECASE
+)  # in a name
 LOG_LEVELS = ("debug", "info", "warning", "error")
 # What the seeds' clients put into their server's environment; it counts for that client's calls alone.
 CLIENT_VARIABLES = ("GITHUB_TOKEN", "GITEA_URL", "GITEA_TOKEN", "CLAUDEOPS_TIER", "CLAUDEOPS_DRY_RUN")
@@ -280,5 +282,5 @@ def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environ.items()
-        if not name.startswith(OWN_PREFIXES) and name not in CLIENT_VARIABLES and not SECRET.search(name)
+        if not name.startswith(OWN_PREFIXES) and name not in CLIENT_VARIABLES and not SECRET_VARIABLE.search(name)
     }

@@ -26,8 +26,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from crewhall.config import SECRET as SECRET_VARIABLE
-from crewhall.config import child_environment
+from crewhall.config import SECRET_VARIABLE, child_environment
 from crewhall.errors import InvalidState, Unavailable
 from crewhall.outside.run import Ended, run_long
 from crewhall.outside.strict_json import strict_json

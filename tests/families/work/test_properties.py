@@ -24,8 +24,7 @@ from crewhall.identity import OPERATOR
 from crewhall.store.transaction import Row
 from tests.conftest import Agent, Clock, settings_for
 from tests.families.work.halls import HOW, PLAN, WORDS, Ask, planned, sql, task
-from tests.families.work.test_rules_plan import blockers, finishing_order, longest
-from tests.families.work.test_rules_plan import step as graph_step
+from tests.families.work.test_rules_plan import blockers, finishing_order, graph_task, longest
 from tests.families.work.test_rules_task import TASK_GOES, WORKFLOW_GOES
 from tests.postgres import Cluster
 from tests.sizes import size
@@ -257,7 +256,7 @@ class Crew(RuleBasedStateMachine):
         for workflow in self.workflows:
             mine = [row for row in rows if row["workflow_id"] == workflow]
             steps = [
-                graph_step(
+                graph_task(
                     row["id"],
                     row["sequence"],
                     *(other for one, other in edges if one == row["id"]),
@@ -364,7 +363,7 @@ def random_plan(chance: random.Random, count: int) -> list[dict[str, Any]]:
 
 
 def can_be_finished(tasks: list[dict[str, Any]]) -> bool:
-    graph = blockers([graph_step(one["name"], one["sequence"], *one["depends_on"]) for one in tasks])
+    graph = blockers([graph_task(one["name"], one["sequence"], *one["depends_on"]) for one in tasks])
     return len(finishing_order(graph)) == len(graph)
 
 

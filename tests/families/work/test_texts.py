@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewhall.bounded import CARGO_BYTES, _share, cut, json_text, short_list, take_fitting
+from crewhall.bounded import CARGO_BYTES, cut, fair_share, json_text, short_list, take_fitting
 from crewhall.errors import InvalidInput
 from crewhall.families.work.repository.model import Repository
 
@@ -77,7 +77,7 @@ def test_an_object_is_measured_as_it_is_sent() -> None:
 
 @given(st.lists(st.integers(0, 1000), max_size=8), st.integers(0, 3000))
 def test_long_ones_share_what_short_ones_leave(sizes: list[int], total: int) -> None:
-    limit = _share(sizes, total)
+    limit = fair_share(sizes, total)
     spent = sum(min(one, limit) for one in sizes)
     assert spent <= total
     if sum(sizes) > total:
