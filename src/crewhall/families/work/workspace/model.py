@@ -23,7 +23,7 @@ Commit = Annotated[str, Field(pattern="^[0-9a-fA-F]{4,64}$")]
 
 
 class TaskWorkspace(Result):
-    """The workspace of a claimed task: where to work on it."""
+    """Where to work on a task."""
 
     id: str
     path: str
