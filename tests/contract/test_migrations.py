@@ -15,7 +15,7 @@ from crewhall.store.open import connect, open_store
 from crewhall.store.sql import Queries
 from crewhall.store.transaction import Store, Work
 from tests.conftest import BOTH
-from tests.contract.migrating import migrate_together, open_together
+from tests.contract.migration_process import migrate_together, open_together
 from tests.contract.writer import PATIENCE, SERVER
 from tests.postgres import Cluster
 

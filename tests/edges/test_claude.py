@@ -13,7 +13,7 @@ from crewhall.outside import tokens
 from tests.conftest import BOTH
 from tests.edges.claude import asking, claude_code, use
 from tests.edges.program import Program, Up
-from tests.families.work.halls import Ask, finish, move, planned, register, task
+from tests.families.work.workflows import Ask, finish, move, planned, register, task
 from tests.outside.repos import make_repository
 from tests.postgres import Cluster
 from tools.stubs.anthropic import Play

@@ -19,7 +19,7 @@ from crewhall.errors import Cancelled
 from crewhall.stop import Stop
 from tests.edges.claude import Json
 from tests.edges.real_judge import CONTRACT, MODEL, Judge, contract_in, judging, verdict
-from tests.families.work.halls import planned, task
+from tests.families.work.workflows import planned, task
 from tests.outside.repos import make_repository
 from tools.npm import CLAUDE_CODE
 from tools.stubs.anthropic import Play, Problem, Turn, Use

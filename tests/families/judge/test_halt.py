@@ -9,8 +9,8 @@ from crewhall.app import Hub
 from crewhall.errors import Failure
 from tests.conftest import Agent
 from tests.families.judge.judge_site import CONTRACT, BackgroundCall, JudgeSite, on_both, rules, says
-from tests.families.work.claiming import broken, claim, happened, job, registered
-from tests.families.work.halls import WORDS
+from tests.families.work.claims import broken, claim, happened, job, registered
+from tests.families.work.workflows import WORDS
 
 pytestmark = pytest.mark.slow
 

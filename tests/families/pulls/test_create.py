@@ -6,7 +6,7 @@ from typing import Any
 
 from crewhall.app import Origin
 from tests.families.pulls.conftest import BRANCH, FILE, FIRST, PULL, Site, bridge, on_github, writes
-from tests.families.work.halls import everything, sql
+from tests.families.work.workflows import everything, sql
 
 BINARY = bytes(range(256))
 MANY = [

@@ -10,7 +10,7 @@ from crewhall.app import Hub, Origin
 from crewhall.config import load
 from crewhall.outside.tokens import count
 from tests.families.pulls.conftest import BRANCH, FILE, PULL, Site, bridge, on_github, set_up
-from tests.families.work.halls import everything
+from tests.families.work.workflows import everything
 
 OFF = ["", " ", "false", "0", " 0 ", "${CLAUDEOPS_DRY_RUN}"]
 ON = ["1", "true", "TRUE", "yes", "on", "no", "off", "False", "FALSE", "00", "null", "2", "?"]

@@ -18,7 +18,7 @@ from crewhall.families.pulls.providers import accesses, host
 from crewhall.identity import operator_token
 from crewhall.stop import Stop
 from tests.families.pulls.conftest import BRANCH, PERSON, TOKENS, Both, Site, bridge, set_up
-from tests.families.work.halls import everything, sql
+from tests.families.work.workflows import everything, sql
 
 pytestmark = pytest.mark.slow
 

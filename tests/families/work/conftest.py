@@ -9,7 +9,7 @@ from crewhall.app import Hub
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from tests.conftest import BOTH, Clock, settings_for
-from tests.families.work.halls import Ask
+from tests.families.work.workflows import Ask
 from tests.postgres import Cluster
 
 

@@ -16,7 +16,7 @@ from crewhall.app import Hub
 from crewhall.errors import Failure
 from crewhall.identity import OPERATOR
 from tests.conftest import eventually
-from tests.families.work.halls import planned, task
+from tests.families.work.workflows import planned, task
 from tests.outside.repos import change, commit, git, make_repository, refs
 
 Body = dict[str, Any]

@@ -13,7 +13,7 @@ from crewhall.families.all import registry
 from crewhall.families.work.message import inbox
 from crewhall.identity import OPERATOR, new_id
 from tests.conftest import Clock, settings_for
-from tests.families.work.halls import HOW, PLAN, Ask, finish, move, new_workflow, planned, register, task
+from tests.families.work.workflows import HOW, PLAN, Ask, finish, move, new_workflow, planned, register, task
 from tests.sizes import size
 
 pytestmark = pytest.mark.slow

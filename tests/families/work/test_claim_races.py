@@ -15,7 +15,7 @@ from crewhall.errors import Failure
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from tests.conftest import Clock, eventually, settings_for
-from tests.families.work.claiming import (
+from tests.families.work.claims import (
     PLAN,
     agent_of,
     agree,

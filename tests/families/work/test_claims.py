@@ -7,7 +7,7 @@ import pytest
 
 from crewhall.app import Hub
 from tests.conftest import Agent, Clock
-from tests.families.work.claiming import (
+from tests.families.work.claims import (
     HEARTBEAT,
     LEASE,
     MISSED,

@@ -14,8 +14,8 @@ from crewhall.identity import OPERATOR
 from crewhall.store.sql import SQLITE
 from crewhall.store.transaction import Row, Tx
 from tests.conftest import Agent, Clock
-from tests.families.work.claiming import arrived, claim, registered
-from tests.families.work.halls import HOW, Ask, code_of, finish, listed, move, new_workflow, planned, sql, task
+from tests.families.work.claims import arrived, claim, registered
+from tests.families.work.workflows import HOW, Ask, code_of, finish, listed, move, new_workflow, planned, sql, task
 from tests.outside.samples import prose, real_cost, real_count
 
 HUGE = "A step was taken and it was noted down at once. " * 2_000

@@ -15,7 +15,7 @@ from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from crewhall.outside.tokens import ENDLESS
 from tests.conftest import Clock, settings_for
-from tests.families.work.halls import Ask, listed, move, new_workflow, task
+from tests.families.work.workflows import Ask, listed, move, new_workflow, task
 from tests.outside.samples import prose, real_cost
 from tests.sizes import size
 

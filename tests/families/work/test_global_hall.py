@@ -8,7 +8,7 @@ import pytest
 from crewhall.app import Hub, Origin
 from crewhall.identity import OPERATOR
 from tests.conftest import Clock
-from tests.families.work.halls import Ask, code_of, events, new_workflow, planned, register, task
+from tests.families.work.workflows import Ask, code_of, events, new_workflow, planned, register, task
 from tests.outside.test_places import Git, app, git
 
 __all__ = ["app", "git"]  # fixtures

@@ -8,7 +8,7 @@ import pytest
 from crewhall.app import Hub, Origin
 from crewhall.identity import OPERATOR, Actor, Credentials, make_token
 from tests.conftest import Agent, Clock
-from tests.families.work.claiming import (
+from tests.families.work.claims import (
     PLAN,
     Job,
     agent_of,

@@ -7,7 +7,7 @@ import pytest
 from crewhall.app import Hub
 from crewhall.families.work.task.model import TASK_STATUSES
 from tests.conftest import Agent, Clock
-from tests.families.work.halls import (
+from tests.families.work.workflows import (
     Ask,
     code_of,
     everything,

@@ -23,9 +23,9 @@ from crewhall.families.work.workflow.rules_plan import MINUTES
 from crewhall.identity import OPERATOR
 from crewhall.store.transaction import Row
 from tests.conftest import Agent, Clock, settings_for
-from tests.families.work.halls import HOW, PLAN, WORDS, Ask, planned, sql, task
 from tests.families.work.test_rules_plan import blockers, finishing_order, graph_task, longest
 from tests.families.work.test_rules_task import TASK_GOES, WORKFLOW_GOES
+from tests.families.work.workflows import HOW, PLAN, WORDS, Ask, planned, sql, task
 from tests.postgres import Cluster
 from tests.sizes import size
 

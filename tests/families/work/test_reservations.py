@@ -17,8 +17,8 @@ from crewhall.errors import Failure
 from crewhall.families.work.reservation.rules import MOST_RESERVED
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Clock
-from tests.families.work.claiming import ask, refusal, registered, rows
-from tests.families.work.halls import everything, let_lapse, planned, task
+from tests.families.work.claims import ask, refusal, registered, rows
+from tests.families.work.workflows import everything, let_lapse, planned, task
 from tests.outside.test_places import Git, app, git
 from tests.sizes import size
 

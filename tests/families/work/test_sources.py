@@ -9,8 +9,8 @@ import pytest
 from crewhall.app import Hub, Origin
 from crewhall.identity import OPERATOR
 from tests.conftest import Clock
-from tests.families.work.halls import finish, move, planned, register, task
 from tests.families.work.repositories import Site
+from tests.families.work.workflows import finish, move, planned, register, task
 
 Tell = Callable[..., Any]
 

@@ -8,8 +8,8 @@ import pytest
 from crewhall.app import Hub
 from crewhall.families.work.context.summary import LISTED, TOKENS
 from tests.conftest import Clock
-from tests.families.work.claiming import claim, registered
-from tests.families.work.halls import PLAN, Ask, code_of, finish, listed, move, new_workflow, planned, task
+from tests.families.work.claims import claim, registered
+from tests.families.work.workflows import PLAN, Ask, code_of, finish, listed, move, new_workflow, planned, task
 from tests.outside.samples import real_cost, real_count
 
 NASTY = ('漢"\\\n\x01😀\u0301𒀀 ' * 20_000)[:90_000]

@@ -11,7 +11,8 @@ from crewhall.families.work.checkpoint.model import CheckpointType
 from crewhall.families.work.task.model import TASK_STATUSES
 from crewhall.families.work.task.rules import TASK_NEXT
 from tests.conftest import Agent, Clock
-from tests.families.work.halls import (
+from tests.families.work.test_rules_task import STORED, TASK_GOES
+from tests.families.work.workflows import (
     HOW,
     Ask,
     code_of,
@@ -29,7 +30,6 @@ from tests.families.work.halls import (
     statuses,
     task,
 )
-from tests.families.work.test_rules_task import STORED, TASK_GOES
 
 WAYS: dict[str, list[str]] = {  # how a task comes to be in a status
     "pending": [],

@@ -13,7 +13,7 @@ from crewhall.app import Hub, Origin
 from crewhall.errors import Conflict, InvalidInput, InvalidState, LimitExceeded, NotFound
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Clock
-from tests.families.work.halls import (
+from tests.families.work.workflows import (
     Ask,
     code_of,
     events,

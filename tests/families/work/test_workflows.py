@@ -13,7 +13,8 @@ from crewhall.errors import InvalidInput, InvalidState, InvalidTransition, Limit
 from crewhall.families.work.workflow.model import SourceType, WorkflowStatus
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Clock
-from tests.families.work.halls import (
+from tests.families.work.test_rules_task import WORKFLOW_GOES
+from tests.families.work.workflows import (
     HOW,
     PLAN,
     Ask,
@@ -33,7 +34,6 @@ from tests.families.work.halls import (
     statuses,
     task,
 )
-from tests.families.work.test_rules_task import WORKFLOW_GOES
 
 STATUSES: tuple[str, ...] = get_args(WorkflowStatus)
 WAYS = {  # how a workflow with one finished task comes to be in a status

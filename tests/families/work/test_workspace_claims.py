@@ -13,8 +13,8 @@ from crewhall.app import Hub
 from crewhall.identity import OPERATOR
 from crewhall.stop import Stop
 from tests.conftest import Agent
-from tests.families.work.halls import code_of, finish, newest, register, task
 from tests.families.work.repositories import Body, Site, Watch, edited
+from tests.families.work.workflows import code_of, finish, newest, register, task
 from tests.outside.repos import change, commit, fingerprint, git
 
 pytestmark = pytest.mark.slow

@@ -16,9 +16,9 @@ from crewhall.identity import OPERATOR
 from crewhall.stop import Stop
 from tests.conftest import Clock, settings_for
 from tests.contract.writer import PATIENCE, SERVER
-from tests.families.work.claiming import pass_time
-from tests.families.work.halls import register
+from tests.families.work.claims import pass_time
 from tests.families.work.repositories import Site, Watch, edited
+from tests.families.work.workflows import register
 from tests.outside.repos import git, refs
 
 pytestmark = pytest.mark.slow

@@ -14,9 +14,9 @@ from crewhall.errors import Failure
 from crewhall.families.all import registry
 from tests.conftest import Agent, Clock, Live, eventually, settings_for
 from tests.edges.wire import http
-from tests.families.work.claiming import happened, pass_time, rows
-from tests.families.work.halls import code_of, register
+from tests.families.work.claims import happened, pass_time, rows
 from tests.families.work.repositories import Body, Site, Watch, at_once, edited
+from tests.families.work.workflows import code_of, register
 from tests.outside.repos import change, commit, fingerprint, git, make_repository, refs
 from tests.sizes import size
 

@@ -13,9 +13,9 @@ import pytest
 from crewhall.app import Hub
 from crewhall.identity import new_id
 from tests.conftest import Agent, Clock, eventually
-from tests.families.work.claiming import broken, pass_time, rows
-from tests.families.work.halls import code_of, everything, newest, register
+from tests.families.work.claims import broken, pass_time, rows
 from tests.families.work.repositories import Body, Site, Watch, edited
+from tests.families.work.workflows import code_of, everything, newest, register
 from tests.outside.repos import commit, fingerprint, git, make_repository, refs
 
 pytestmark = pytest.mark.slow
