@@ -215,7 +215,7 @@ def live(serve: Callable[..., Live]) -> Live:
 
 
 @contextlib.contextmanager
-def standing(home: Path) -> Iterator[Live]:
+def serve_for_module(home: Path) -> Iterator[Live]:
     """One hub on SQLite for many tests, where each would otherwise start and stop its own to be refused by it."""
     with contextlib.closing(Hub(settings_for(str(home / "hall.db"), home), registry())) as hub:
         live = Live(hub)

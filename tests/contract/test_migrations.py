@@ -61,7 +61,7 @@ def store(fresh: str) -> Iterator[Store]:
     store.close()
 
 
-def taken(store: Store) -> list[str]:
+def applied_names(store: Store) -> list[str]:
     with store.read() as tx:
         return [row["name"] for row in tx.all("migrations")]
 
@@ -70,11 +70,11 @@ def test_a_hall_goes_from_nothing_to_the_newest_schema_and_a_second_time_changes
     names = [step.name for step in migrations(store.dialect.name)]
     assert store.tables() == []
     assert migrate(store) == names
-    assert taken(store) == names
+    assert applied_names(store) == names
     tables = store.tables()
     assert {"hall", "event", "call_log", "migration"} <= set(tables)
     assert migrate(store) == []
-    assert (taken(store), store.tables()) == (names, tables)
+    assert (applied_names(store), store.tables()) == (names, tables)
 
 
 def test_a_later_step_is_taken_on_top_of_what_is_there(store: Store) -> None:
@@ -102,7 +102,7 @@ def test_a_step_that_fails_leaves_nothing_of_itself_and_can_be_taken_later(store
     with pytest.raises(Exception, match="nowhere"):
         migrate(store, [ONE, BROKEN])
     assert store.tables() == ["migration", "shelf"]
-    assert taken(store) == ["0001_shelf"]
+    assert applied_names(store) == ["0001_shelf"]
     assert migrate(store, [ONE, TWO]) == ["0002_books"]
 
 
@@ -127,7 +127,7 @@ def test_processes_that_migrate_at_once_all_succeed_and_take_each_step_once(fres
         assert not isinstance(answer, str), answer
     assert sorted(name for answer in answers for name in answer) == [step.name for step in known[already:]]
     checked = connect(fresh, Queries([QUERIES]))
-    assert taken(checked) == [step.name for step in known]
+    assert applied_names(checked) == [step.name for step in known]
     checked.close()
 
 

@@ -68,14 +68,14 @@ class Place:
         self._entered: SimpleQueue[str] = SERVER.SimpleQueue()
         self._standing: list[LineProcess] = []
 
-    def drawn(self) -> int:
+    def last_number(self) -> int:
         return int(struct.unpack("<q", self.path.read_bytes()[:8])[0]) if self.path.stat().st_size else 0
 
     def arrive(self, name: str) -> LineProcess:
         """A new process, when it has drawn its number."""
-        before = self.drawn()
+        before = self.last_number()
         self._standing.append(LineProcess(self.path, name, self._entered))
-        eventually(lambda: self.drawn() == before + 1)
+        eventually(lambda: self.last_number() == before + 1)
         return self._standing[-1]
 
     def nobody_else_came(self) -> bool:

@@ -55,13 +55,13 @@ def refusal(hub: Hub, tool: str, /, actor: Actor = OPERATOR, **given: Any) -> st
     return refused.value.code
 
 
-def registered(hub: Hub, name: str = "bob", origin: Origin | None = None, **more: Any) -> str:
+def register_agent(hub: Hub, name: str = "bob", origin: Origin | None = None, **more: Any) -> str:
     """A new agent without a token; its id."""
     made: str = ask(hub, "agent_register", origin=origin, name=name, runtime="custom", **more)["id"]
     return made
 
 
-def arrived(hub: Hub, name: str) -> Agent:
+def register_with_token(hub: Hub, name: str) -> Agent:
     """An agent with a token that has introduced itself."""
     agent = Agent(hub, name)
     agent.call("agent_register", name=name, runtime="codex")
@@ -96,7 +96,7 @@ def recoveries(hub: Hub, task: str) -> list[dict[str, Any]]:
     return found
 
 
-def happened(hub: Hub, subject: str, *whats: str) -> list[tuple[str, str, str | None, str | None]]:
+def events_about(hub: Hub, subject: str, *whats: str) -> list[tuple[str, str, str | None, str | None]]:
     """The events about something, perhaps of some kinds: what, by whom, before, after."""
     events = ask(hub, "event_list", subject=subject, limit=500)["events"]
     told = [(event["what"], event["actor"], event["before_status"], event["after_status"]) for event in events]
@@ -124,7 +124,7 @@ def rows(database: str, text: str) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def broken(database: str, table: str, event: str, when: str = "TRUE") -> Iterator[None]:
+def refuse_changes(database: str, table: str, event: str, when: str = "TRUE") -> Iterator[None]:
     """While the block lasts, the database refuses such a change of a row, in the midst of whatever it is part of."""
     event = f"BEFORE {event} ON {table}"
     if "://" in database:
@@ -141,7 +141,7 @@ def broken(database: str, table: str, event: str, when: str = "TRUE") -> Iterato
         rows(database, f"DROP TRIGGER broken ON {table}" if "://" in database else "DROP TRIGGER broken")
 
 
-def agree(database: str) -> None:
+def assert_claims_agree(database: str) -> None:
     """Tasks, claims and agents say the same of who holds what, and no epoch is missing or doubled."""
     tasks = rows(database, "SELECT id, status, claimed_by, claim_epoch FROM task ORDER BY id")
     claims = rows(database, "SELECT task_id, epoch, agent_id, ended_at, ended_how FROM claim ORDER BY task_id, epoch")
