@@ -122,14 +122,14 @@ class WorkspaceSite:
 
 
 def edit(workspace: Body, file: str, text: str, *, committed: bool = True, line: int = 0) -> str:
-    """Somebody works in a workspace; the commit, if it is one."""
+    """Change a file of a workspace, and commit it unless told otherwise; the commit, if there is one."""
     where = Path(workspace["path"])
     change(where / file, text, line)
     return commit(where, text) if committed else ""
 
 
 def run_together(*steps: Callable[[], Any], allowed: frozenset[str] = frozenset()) -> list[Any]:
-    """What each step gives, or the code of its failure if that is allowed; all begin together."""
+    """Start all steps together; the result of each, or the code of its failure if that is allowed."""
     together = threading.Barrier(len(steps))
 
     def run(step: Callable[[], Any]) -> Any:

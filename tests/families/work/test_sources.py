@@ -16,11 +16,6 @@ Tell = Callable[..., Any]
 
 
 @pytest.fixture
-def site(hub: Hub, tmp_path: Path) -> WorkspaceSite:
-    return WorkspaceSite(hub, tmp_path / "shop")
-
-
-@pytest.fixture
 def tell(hub: Hub, site: WorkspaceSite) -> Tell:
     """The lines of a source, with what it left out; or the reason why there are none."""
 

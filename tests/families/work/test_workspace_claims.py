@@ -29,11 +29,6 @@ def site(hub: Hub, tmp_path: Path) -> WorkspaceSite:
     return WorkspaceSite(hub, tmp_path / "shop", files=12)
 
 
-@pytest.fixture
-def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitWatch:
-    return GitWatch(tmp_path / "bin", monkeypatch)
-
-
 def claim(site: WorkspaceSite, task_id: str, agent: str) -> Body:
     body = site.ask("task_claim", task_id=task_id, agent_id=agent)
     assert body["success"], body

@@ -40,16 +40,6 @@ on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
-def site(hub: Hub, tmp_path: Path) -> WorkspaceSite:
-    return WorkspaceSite(hub, tmp_path / "shop")
-
-
-@pytest.fixture
-def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitWatch:
-    return GitWatch(tmp_path / "bin", monkeypatch)
-
-
-@pytest.fixture
 def call_and_kill(database: str, tmp_path: Path, clock: Clock, watch: GitWatch) -> Killed:
     """A call of another hub of the hall, which is killed in it, at a command of git."""
 

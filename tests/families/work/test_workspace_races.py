@@ -28,16 +28,6 @@ on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
-def site(hub: Hub, tmp_path: Path) -> WorkspaceSite:
-    return WorkspaceSite(hub, tmp_path / "shop")
-
-
-@pytest.fixture
-def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitWatch:
-    return GitWatch(tmp_path / "bin", monkeypatch)
-
-
-@pytest.fixture
 def wide(postgres_url: str, tmp_path: Path, clock: Clock) -> Iterator[WorkspaceSite]:
     """A site whose hall is in PostgreSQL, where writers overlap."""
     hub = Hub(settings_for(postgres_url, tmp_path / "home"), registry(), clock=clock)

@@ -25,16 +25,6 @@ MakeHub = Callable[..., Hub]
 on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
 
-@pytest.fixture
-def site(hub: Hub, tmp_path: Path) -> WorkspaceSite:
-    return WorkspaceSite(hub, tmp_path / "shop")
-
-
-@pytest.fixture
-def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitWatch:
-    return GitWatch(tmp_path / "bin", monkeypatch)
-
-
 def minutes(site: WorkspaceSite, clock: Clock, count: float = 1) -> None:
     """Time goes by, and the hub does its chores."""
     pass_time(clock, count * 60, site.hub, ticks=2)

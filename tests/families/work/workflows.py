@@ -1,4 +1,4 @@
-"""What the tests of workflows and tasks share: plans made in a line, and all that a hall holds, to compare."""
+"""Shared by the tests of workflows and tasks: a plan in one line, and all rows of a hall, to compare."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +16,8 @@ HOW = {"approach": "carefully", "steps": ["look", "do"]}
 
 
 def new_workflow(ask: Ask, **more: Any) -> str:
-    told = {"name": "w", "source_type": "prompt", "source_content": "do it"}
-    found: str = ask("workflow_create", **told | more)["id"]
+    fields = {"name": "w", "source_type": "prompt", "source_content": "do it"}
+    found: str = ask("workflow_create", **fields | more)["id"]
     return found
 
 
@@ -26,7 +26,7 @@ def task(name: str, sequence: int = 1, **more: Any) -> dict[str, Any]:
 
 
 def plan_workflow(ask: Ask, *tasks: dict[str, Any], **more: Any) -> tuple[str, dict[str, str]]:
-    """A workflow with a plan, and the ids of its tasks by name."""
+    """Create a workflow with a plan; its id, and the ids of its tasks by name."""
     workflow = new_workflow(ask, **more)
     ask("workflow_set_plan", id=workflow, plan=PLAN | {"tasks": list(tasks)})
     return workflow, ids(ask, workflow)
