@@ -103,7 +103,7 @@ def _review(result: ReviewResult) -> ReviewOutcome:
             "report_md_path": None if result.problem else reports.given_path(MD),
             "report_json_path": None if result.problem else reports.given_path(JSON),
         }
-    hidden = result.question.hidden
+    hidden = result.question.unshown_files
     fields["not_shown"] = hidden[:NOT_SHOWN] + [f"and {len(hidden) - NOT_SHOWN} more"] * (len(hidden) > NOT_SHOWN)
     fields |= {"task_id": result.question.subject, "workflow_id": result.question.workflow_id}
     return ReviewOutcome(**fields, workflow_paused=result.has_paused)
