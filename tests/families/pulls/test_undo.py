@@ -187,7 +187,7 @@ def test_a_call_whose_time_is_over_leaves_no_branch(site: Site, clock: Clock) ->
         site.fail(("POST", step), times=1, kind="slow", seconds=60)
         site.fail(("POST", "/issues/"), times=1, kind="slow", seconds=60)
         try:
-            assert "time is over" in site.create(stop=Stop(0.2))["warnings"][0]
+            assert "time is over" in site.create(stop=Stop(0.5))["warnings"][0]
         except Failure as failure:
             assert (failure.code, failure.message.endswith(LATE)) == ("TIMED_OUT", True)
         assert site.branches() == site.open_heads() == ([] if "refs" in step else [BRANCH])

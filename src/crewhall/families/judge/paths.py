@@ -21,6 +21,7 @@ from crewhall.families.project.root import root_of
 from crewhall.families.project.rules_file import refuse_secret_name, text_of
 from crewhall.outside.files import Found, Top, open_root, pieces
 from crewhall.outside.repository_paths import working_tree
+from crewhall.paths import is_below
 
 DOCUMENT_BYTES = 256 * 1024  # of a contract, a proposal, a report, a rebuttal
 PLAIN = re.compile(r"[A-Za-z0-9._@+/-]{1,200}")  # a directory's path below the root, in which the CLI may run
@@ -54,7 +55,7 @@ class InputDirectory:
             raise PathOutsideRoot(path)
         if not path.startswith("/"):
             return os.path.join(self.start, path)
-        return path if _is_in(path, self.root) else _resolve_parents(path)
+        return path if is_below(os.path.normpath(path), self.root) else _resolve_parents(path)
 
     def below(self, call: Call, directory: str) -> "InputDirectory":
         """This directory, narrowed to one below it."""
@@ -69,7 +70,7 @@ class InputDirectory:
 
     def refuse_outside(self, file: Found, path: str) -> None:
         """Raise PathOutsideRoot for a file in the root that is outside the directory in which the CLI runs."""
-        if self.inside != "." and not _is_in(f"/{file.path}", f"/{self.inside}"):
+        if self.inside != "." and not is_below(file.path, self.inside):
             raise PathOutsideRoot(path)
 
 
@@ -82,7 +83,7 @@ def input_directory(call: Call, path: str) -> InputDirectory:
     except Failure:
         call.stop.check()
         own = None
-    if own is not None and (_is_in(path, own.root) or _is_in(_resolve_parents(path), own.root)):
+    if own is not None and (is_below(os.path.normpath(path), own.root) or is_below(_resolve_parents(path), own.root)):
         return own
     root = _innermost_root(call, _resolve_parents(path))
     if root is None:
@@ -94,7 +95,7 @@ def _client_directory(call: Call) -> InputDirectory:
     """The client's own directory, in its working tree."""
     root = root_of(call)
     directory = os.path.realpath(call.origin.directory or root)
-    return InputDirectory(root, os.path.relpath(directory, root) if _is_in(directory, root) else ".")
+    return InputDirectory(root, os.path.relpath(directory, root) if is_below(directory, root) else ".")
 
 
 def _innermost_root(call: Call, path: str) -> str | None:
@@ -118,10 +119,6 @@ def _resolve_parents(path: str) -> str:
     """The path with the links before its last name resolved; the sandbox checks the result again."""
     above, name = os.path.split(os.path.normpath(path))
     return os.path.join(os.path.realpath(above), name)
-
-
-def _is_in(path: str, root: str) -> bool:
-    return f"{os.path.normpath(path)}/".startswith(f"{root}/")
 
 
 def read(call: Call, directory: InputDirectory, path: str) -> InputFile:

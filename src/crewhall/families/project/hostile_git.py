@@ -40,6 +40,7 @@ from crewhall.outside.files import open_root
 from crewhall.outside.git import git, refusal
 from crewhall.outside.hostile_repository import leads_to
 from crewhall.outside.repository_paths import place_of
+from crewhall.paths import is_below
 
 FILE_BYTES = 65_536
 LIST = ("config", "--list", "--show-scope", "-z")
@@ -199,13 +200,14 @@ def _refuse_links(layout: GitLayout, names: Sequence[str]) -> None:
     for directory in {layout.git_dir, layout.common}:
         for name in names:
             path = os.path.join(directory, name)
-            if not _is_in(os.path.realpath(path), layout.top, layout.git_dir, layout.common):
+            target = os.path.realpath(path)
+            if not any(is_below(target, own) for own in (layout.top, layout.git_dir, layout.common)):
                 raise InvalidState(f"a link leads elsewhere: {path}", hint="Put a file of its own there.")
 
 
 def _refuse_foreign(layout: GitLayout, settings: Sequence[GitSetting]) -> None:
     """Raise InvalidState for a repository outside that does not name this working tree as one of its own."""
-    if _is_in(layout.git_dir, layout.top) and _is_in(layout.common, layout.top):
+    if is_below(layout.git_dir, layout.top) and is_below(layout.common, layout.top):
         return
     if layout.git_dir != layout.common:
         is_linked = os.path.dirname(layout.git_dir) == os.path.join(layout.common, "worktrees")
@@ -219,10 +221,6 @@ def _refuse_foreign(layout: GitLayout, settings: Sequence[GitSetting]) -> None:
             f"its repository does not name this as its working tree (`{command}` mends that): {layout.git_dir}",
             hint="If it is yours, mend it; if not, remove the `.git` that leads there.",
         )
-
-
-def _is_in(path: str, *directories: str) -> bool:
-    return any(path == directory or path.startswith(f"{directory}/") for directory in directories)
 
 
 def run_git(call: Call, setup: GitSetup, arguments: Sequence[str]) -> bytes:

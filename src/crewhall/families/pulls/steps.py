@@ -97,11 +97,10 @@ def _keep_pull(world: HostWorld, operation: Opening) -> None:
 
 def _label(world: HostWorld, operation: Opening) -> Row:
     """Put the labels on; what goes wrong here is reported and no more, for the pull is open."""
+    host = world.label_host or world.host
     try:
         if world.labels:
-            (world.label_host or world.host).label(
-                _repository(get_pull(operation)), operation.data["number"], world.labels
-            )
+            host.label(_repository(get_pull(operation)), operation.data["number"], world.labels)
     except Failure as failure:
         return {"warning": f"the labels {', '.join(world.labels)} were not put on: {failure.message}"}
     return {}
