@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from crewhall.config import BY_KEY, CLIENT_VARIABLES, Settings, said
+from crewhall.config import BY_KEY, CLIENT_VARIABLES, Settings, variable_value
 from crewhall.errors import Failure
 
 INTERNAL_ERROR = -32603
@@ -136,7 +136,7 @@ def version_of(text: str) -> tuple[int, ...]:
 def told_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """What a client's own environment says about its calls; its dry run by either name."""
     names = {name: name for name in CLIENT_VARIABLES} | {"CLAUDEOPS_DRY_RUN": BY_KEY["pulls.dry_run"].variable}
-    told = {name: said(environ, name) or said(environ, other) for name, other in names.items()}
+    told = {name: variable_value(environ, name) or variable_value(environ, other) for name, other in names.items()}
     return {name: value for name, value in told.items() if value is not None}
 
 

@@ -92,7 +92,7 @@ class Bridgehead:
                 self._bridges[task] = carrier
                 if self._is_leaving:
                     carrier.leave()
-                with self.edge.door.hub.presence.of(carrier.bridge):
+                with self.edge.door.hub.presence.connection(carrier.bridge):
                     await carrier.run()
         except (OSError, EOFError, asyncio.CancelledError):
             log.debug("a bridge went away")
