@@ -129,7 +129,9 @@ def take(call: Call, tx: Tx, workflow: Row, task: Row, agent_id: str) -> tuple[i
 def mark_in_progress(call: Call, tx: Tx, workflow: Row) -> None:
     """Set a ready workflow in progress; any other stays as it is."""
     if workflow["status"] == "ready":
-        tx.run("workflow_status_set", id=workflow["id"], status="in_progress", reason=None, now=call.now)
+        tx.run(
+            "workflow_status_set", id=workflow["id"], status="in_progress", reason=None, halted_by=None, now=call.now
+        )
         tx.event("workflow.updated", workflow["id"], before="ready", after="in_progress")
 
 

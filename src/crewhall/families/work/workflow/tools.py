@@ -20,7 +20,7 @@ from crewhall.families.work.model import Done, Name, Path, Short, TaskId, Workfl
 from crewhall.families.work.repository.tools import Site, make_known, site_of
 from crewhall.families.work.task.model import PlannedTask, Task, TaskSummary
 from crewhall.families.work.task.pages import summaries, whole_tasks
-from crewhall.families.work.workflow.halt import refuse_lifting
+from crewhall.families.work.workflow.halt import pauser, refuse_lifting
 from crewhall.families.work.workflow.model import (
     AutoCreate,
     MaxParallel,
@@ -222,7 +222,8 @@ def workflow_update_status(
         before = get_locked(tx, "workflow", id)
         refuse_workflow_step(before, status)
         refuse_lifting(call, before)
-        tx.run("workflow_status_set", id=id, status=status, reason=reason, now=call.now)
+        halted_by = pauser(call.actor) if status == "paused" else None
+        tx.run("workflow_status_set", id=id, status=status, reason=reason, halted_by=halted_by, now=call.now)
         if status == "abandoned":
             _free_all(tx, id, call.now)
             for row in tx.all("workspaces_abandon", workflow_id=id, now=call.now):
