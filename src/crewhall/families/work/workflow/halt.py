@@ -5,13 +5,14 @@ import json
 from crewhall.app import Call
 from crewhall.errors import Forbidden
 from crewhall.families.work.lookup import get_locked
+from crewhall.families.work.workflow.model import Pauser, WorkflowLocked
 from crewhall.identity import Actor
-from crewhall.store.transaction import Row, Tx
+from crewhall.store.transaction import Tx
 
 HALT = "CRITICAL_HALT"
 
 
-def refuse_lifting(call: Call, workflow: Row) -> None:
+def refuse_lifting(call: Call, workflow: WorkflowLocked) -> None:
     """Raise Forbidden when an agent would let a halted workflow go on: a person decides about that."""
     is_halted = workflow["status"] == "paused" and workflow["halted_by"] == "judge"
     if is_halted and call.actor.kind != "operator":
@@ -21,9 +22,11 @@ def refuse_lifting(call: Call, workflow: Row) -> None:
         )
 
 
-def pauser(actor: Actor) -> str:
+def pauser(actor: Actor) -> Pauser:
     """The word that `halted_by` has for this actor: operator, or the agent's role."""
-    return "operator" if actor.kind == "operator" else actor.role or "worker"
+    if actor.kind == "operator":
+        return "operator"
+    return "coordinator" if actor.role == "coordinator" else "worker"
 
 
 def halt(tx: Tx, workflow_id: str, reason: str, now: int) -> bool:
