@@ -367,7 +367,7 @@ def test_an_answer_that_is_kept_holds_no_secret() -> None:
             assert not {"token", "secret", "password"} & set(tool.output_schema["properties"]), tool.name
 
 
-@pytest.mark.parametrize("more", [{}, {"changes": True, "long": True}])
+@pytest.mark.parametrize("more", [{}, {"changes": True, "pace": "long"}])
 def test_a_tool_that_reads_or_waits_cannot_take_a_key(more: dict[str, Any]) -> None:
     def handler(call: Call) -> dict[str, Any]:
         """Do."""
