@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from crewhall.app import Call
-from crewhall.edges.bridge.hub_socket import BYE, LEAVING, Meeting
+from crewhall.edges.bridge.hello import BYE, LEAVING
+from crewhall.edges.bridge.hub_socket import Meeting
 from crewhall.families.work.model import Done
 from crewhall.tool import Family, Registry
 from tests.conftest import Live, eventually

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from crewhall import config
-from crewhall.edges.bridge.hub_socket import Meeting, hall_key, is_own, told_variables, version_of
+from crewhall.edges.bridge.hello import told_variables, version_of
+from crewhall.edges.bridge.hub_socket import Meeting, hall_key, is_own
 from crewhall.edges.bridge.launch import hub_environment
 from tests.postgres import missing
 

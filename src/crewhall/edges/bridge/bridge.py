@@ -19,7 +19,8 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
-from crewhall.edges.bridge.hub_socket import BYE, LEAVING, is_id, refusal
+from crewhall.edges.bridge.hello import BYE, LEAVING
+from crewhall.edges.bridge.jsonrpc import is_id, refusal
 from crewhall.edges.bridge.launch import Way
 from crewhall.edges.bridge.lines import CHUNK, Lines, Outbox
 from crewhall.errors import Failure, TooLarge, Unavailable

@@ -6,7 +6,7 @@ import sys
 
 from crewhall import __version__
 from crewhall.edges.bridge.bridge import Bridge
-from crewhall.edges.bridge.hub_socket import directory, told_variables
+from crewhall.edges.bridge.hello import directory, told_variables
 from crewhall.edges.bridge.launch import Broken, NewHub, OwnHub, Way
 from crewhall.errors import InvalidInput
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from crewhall.config import Settings
 from crewhall.edges.bridge.address_files import CONNECT_SECONDS, running_hubs
-from crewhall.edges.bridge.hub_socket import directory, directory_told, told_variables
+from crewhall.edges.bridge.hello import directory, directory_told, told_variables
 from crewhall.errors import Unauthorized, Unavailable
 
 EVENTS = "text/event-stream"

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from crewhall.app import Hub, Origin, Progress
 from crewhall.config import Settings
-from crewhall.edges.bridge.hub_socket import directory_told, told_variables
+from crewhall.edges.bridge.hello import directory_told, told_variables
 from crewhall.edges.http.feed import PAGE, WAIT_SECONDS, newest_event
 from crewhall.edges.http.rest import described
 from crewhall.edges.hub import dispatch, logs

@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from crewhall import __version__
 from crewhall.app import Origin
-from crewhall.edges.bridge.hub_socket import directory_told, told_variables
+from crewhall.edges.bridge.hello import directory_told, told_variables
 from crewhall.edges.cli.arguments import typed
 from crewhall.edges.http.guard import credentials, refusal
 from crewhall.edges.http.reply import EVENTS, reply

@@ -17,7 +17,8 @@ from typing import Any
 from crewhall import __version__
 from crewhall.app import Origin
 from crewhall.config import CLIENT_VARIABLES
-from crewhall.edges.bridge.hub_socket import BYE, LEAVING, Meeting, directory_told, is_own, version_of
+from crewhall.edges.bridge.hello import BYE, LEAVING, directory_told, version_of
+from crewhall.edges.bridge.hub_socket import Meeting, is_own
 from crewhall.edges.mcp.caller import Caller, caller, families_in
 from crewhall.edges.mcp.line_transport import Conversation
 from crewhall.edges.mcp.server import McpEdge

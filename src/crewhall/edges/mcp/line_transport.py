@@ -18,7 +18,7 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, JSONRPCMessage, jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from crewhall.edges.bridge.hub_socket import is_id, refusal
+from crewhall.edges.bridge.jsonrpc import is_id, refusal
 from crewhall.edges.mcp.caller import Caller
 from crewhall.edges.mcp.server import McpEdge
 from crewhall.errors import Failure, LimitExceeded
