@@ -17,7 +17,7 @@ import pytest
 from crewhall import config
 from crewhall.app import Origin
 from crewhall.edges.bridge.bridge import Bridge
-from crewhall.edges.bridge.hub_socket import Meeting
+from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.edges.bridge.launch import Broken, OwnHub
 from crewhall.errors import InvalidInput
 from crewhall.identity import OPERATOR
@@ -351,7 +351,7 @@ def test_a_cancelled_request_is_not_answered_even_by_a_dying_hub(home: Path) -> 
 
 def test_a_starting_hub_does_not_keep_a_client_from_the_older_handshake(home: Path) -> None:
     """A hub that takes long to come up: the lock is held, and nobody listens."""
-    lock = Meeting(config.load({}, {"home": str(home)})).try_lock()
+    lock = HubSocket(config.load({}, {"home": str(home)})).try_lock()
     assert lock is not None
     with bridges(home) as (client,):
         began = time.monotonic()
@@ -499,7 +499,7 @@ def test_half_a_surrogate_pair_anywhere_ends_nothing(live: Live, version: str) -
 
 def test_what_hubs_die_of_is_not_asked_for_ever(home: Path) -> None:
     """Something that is no hub takes the hubs' place, and hangs up on every question."""
-    place = Meeting(config.load({}, {"home": str(home)}))
+    place = HubSocket(config.load({}, {"home": str(home)}))
     lock = place.try_lock()
     assert lock is not None
     taken: list[str] = []
@@ -525,7 +525,7 @@ def test_what_hubs_die_of_is_not_asked_for_ever(home: Path) -> None:
 
 
 def test_a_hub_whose_queue_is_full_is_not_waited_for(home: Path) -> None:
-    place = Meeting(config.load({}, {"home": str(home)}))
+    place = HubSocket(config.load({}, {"home": str(home)}))
     lock = place.try_lock()
     assert lock is not None
     with place.listen() as listener:

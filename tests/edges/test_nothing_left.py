@@ -12,7 +12,7 @@ import pytest
 from websockets.sync.client import connect
 
 from crewhall import __version__
-from crewhall.edges.bridge.hub_socket import Meeting
+from crewhall.edges.bridge.hub_socket import HubSocket
 from tests.conftest import Live, eventually
 from tests.edges.lab import Lab
 from tests.edges.sse import Sse
@@ -72,7 +72,7 @@ def says_nothing(live: Live) -> None:
 
 def _connected(live: Live) -> socket.socket:
     """A connection, as soon as the hub has taken enough of those before it."""
-    place = Meeting(live.hub.settings)
+    place = HubSocket(live.hub.settings)
     found: list[socket.socket] = []
 
     def comes() -> bool:

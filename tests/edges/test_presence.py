@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, cast
 import pytest
 
 from crewhall import __version__
-from crewhall.edges.bridge.hub_socket import Meeting
+from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Live, eventually
 from tests.edges.program import Program, ask
@@ -191,7 +191,7 @@ def test_a_bridge_with_a_name_that_no_database_holds_gets_another(serve: Callabl
 
 @contextmanager
 def _connected(live: Live) -> Iterator[BinaryIO]:
-    connection = Meeting(live.hub.settings).connect()
+    connection = HubSocket(live.hub.settings).connect()
     with closing(connection), connection.makefile("rwb") as lines:
         yield cast(BinaryIO, lines)
 

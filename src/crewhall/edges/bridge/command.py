@@ -6,7 +6,7 @@ import sys
 
 from crewhall import __version__
 from crewhall.edges.bridge.bridge import Bridge
-from crewhall.edges.bridge.hello import directory, told_variables
+from crewhall.edges.bridge.hello import client_variables, working_directory
 from crewhall.edges.bridge.launch import Broken, NewHub, OwnHub, Way
 from crewhall.errors import InvalidInput
 
@@ -74,11 +74,11 @@ def _serve(options: dict[str, str]) -> None:
     hello = {
         "crewhall": __version__,
         "bridge": f"br_{os.urandom(8).hex()}",
-        "directory": os.path.abspath(options["--directory"]) if "--directory" in options else directory(),
+        "directory": os.path.abspath(options["--directory"]) if "--directory" in options else working_directory(),
         "token": os.environ.get("CREWHALL_TOKEN"),
         "families": options.get("--families", ""),
         "profile": options.get("--profile"),
-        "variables": told_variables(os.environ),
+        "variables": client_variables(os.environ),
     }
     try:
         way: Way = (OwnHub if "--standalone" in options else NewHub)(options.get("--home"))

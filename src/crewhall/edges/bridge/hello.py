@@ -24,27 +24,27 @@ def version_of(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:4])
 
 
-def told_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a client's own environment says about its calls; its dry run by either name."""
+def client_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a client's environment that count for its calls. The dry run goes by either of its names."""
     names = {name: name for name in CLIENT_VARIABLES} | {"CLAUDEOPS_DRY_RUN": BY_KEY["pulls.dry_run"].variable}
-    told = {name: said(environ, name) or said(environ, other) for name, other in names.items()}
-    return {name: value for name, value in told.items() if value is not None}
+    values = {name: said(environ, name) or said(environ, other) for name, other in names.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def directory() -> str | None:
-    """Where this process is; None when somebody has removed it."""
+def working_directory() -> str | None:
+    """The directory this process runs in, or None if it has been removed."""
     try:
         return os.getcwd()
     except OSError:
         return None
 
 
-def directory_told(said: object) -> str | None:
-    """The directory that a client says it is in, or None for what cannot be one."""
-    if not isinstance(said, str) or not said.startswith("/") or len(said) > PATH_LETTERS or "\0" in said:
+def client_directory(path: object) -> str | None:
+    """The path that a client sent as its directory, or None if it cannot be one."""
+    if not isinstance(path, str) or not path.startswith("/") or len(path) > PATH_LETTERS or "\0" in path:
         return None
     try:
-        said.encode()
+        path.encode()
     except UnicodeEncodeError:
         return None  # a name that is not UTF-8, which no text in the hall can hold
-    return said
+    return path

@@ -20,8 +20,8 @@ from crewhall.config import Settings
 SOCKET_PATH_BYTES = 100  # the kernel's limit is 107 on Linux, 103 on macOS
 
 
-class Meeting:
-    """The place where the bridges of one hall find its hub."""
+class HubSocket:
+    """The socket on which a hall's hub listens for bridges, and the lock that makes it the only one."""
 
     def __init__(self, settings: Settings) -> None:
         self.home = settings.home
@@ -57,7 +57,7 @@ class Meeting:
         return connection
 
     def listen(self) -> socket.socket:
-        """The hub's end; only who holds the lock may ask for it."""
+        """The hub's end, for the hub that holds the lock."""
         self.socket.unlink(missing_ok=True)
         listener = socket.socket(socket.AF_UNIX)
         with _short(self.socket) as path:
@@ -76,7 +76,7 @@ def is_own(connection: socket.socket) -> bool:
 
 
 def hall_key(settings: Settings) -> str:
-    """A short name for the hall's database, so that two halls in one directory have two meeting places."""
+    """A short name for the hall's database, so that two halls in one directory have a socket each."""
     database = settings.database
     if "://" not in database:
         database = os.path.realpath(database)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from crewhall.config import CLIENT_VARIABLES, from_environment
-from crewhall.edges.bridge.hub_socket import Meeting
+from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.errors import Failure
 
 LOG_BYTES = 10 * 1024 * 1024
@@ -40,7 +40,7 @@ class NewHub:
 
     def __init__(self, home: str | None) -> None:
         settings = from_environment({"home": home} if home else {})
-        self._meeting = Meeting(settings)
+        self._hub_socket = HubSocket(settings)
         # A relative path means the bridge's directory, not the hub's.
         self._database = {} if settings["database.url"] else {"CREWHALL_DATABASE_PATH": settings.database}
         self._child: Any = None
@@ -51,7 +51,7 @@ class NewHub:
 
     def connect(self) -> socket.socket | None:
         try:
-            found = self._meeting.connect()
+            found = self._hub_socket.connect()
         except OSError:
             return None
         self._has_come = True
@@ -61,7 +61,7 @@ class NewHub:
         if self._child is not None and self._child.poll() is None:
             return
         try:
-            held = self._meeting.try_lock()
+            held = self._hub_socket.try_lock()
             if held is not None:
                 self._spawn(held)
         except OSError as error:
@@ -73,14 +73,14 @@ class NewHub:
         try:
             with open(self._log_file(), "ab") as log:
                 self._has_come = False
-                words = ["--home", str(self._meeting.home), "up", "--lock", str(held)]
+                words = ["--home", str(self._hub_socket.home), "up", "--lock", str(held)]
                 self._child = subprocess.Popen(
                     [sys.executable, "-P", "-m", "crewhall", *words],
                     pass_fds=[held],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    cwd=self._meeting.home,
+                    cwd=self._hub_socket.home,
                     env=hub_environment(os.environ) | self._database,
                     start_new_session=True,
                 )

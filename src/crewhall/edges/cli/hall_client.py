@@ -10,7 +10,7 @@ from typing import Any
 
 from crewhall.config import Settings
 from crewhall.edges.bridge.address_files import CONNECT_SECONDS, running_hubs
-from crewhall.edges.bridge.hello import directory, directory_told, told_variables
+from crewhall.edges.bridge.hello import client_directory, client_variables, working_directory
 from crewhall.errors import Unauthorized, Unavailable
 
 EVENTS = "text/event-stream"
@@ -25,7 +25,7 @@ class Hall:
         self.urls = running_hubs(settings)
         self.url = self.urls[0] if self.urls else None
         # An empty CREWHALL_TOKEN is a wrong token, never none: a script's unset variable must not make an operator.
-        self._directory = directory_told(directory())
+        self._directory = client_directory(working_directory())
         # A hub that lives says something about a long call more often than that.
         self.silence_seconds = max(60.0, 4 * settings["tool.progress"])
         self._token = os.environ.get("CREWHALL_TOKEN", _operator_token(settings.home))
@@ -46,7 +46,7 @@ class Hall:
     ) -> tuple[dict[str, Any], bool]:
         """The tool's body, and whether it succeeded; the progress of a long one goes to `told`."""
         if self.url is not None:
-            variables = told_variables(os.environ) if tool.get("family") == "pulls" else {}
+            variables = client_variables(os.environ) if tool.get("family") == "pulls" else {}
             path, heard = f"/api/v1/{'/'.join(tool['command'])}", told if tool.get("long") else None
             status, body = self.ask("POST", path, arguments, variables, heard)
             return body, status == 200

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from crewhall.app import Hub, Origin, Progress
 from crewhall.config import Settings
-from crewhall.edges.bridge.hello import directory_told, told_variables
+from crewhall.edges.bridge.hello import client_directory, client_variables
 from crewhall.edges.http.feed import PAGE, WAIT_SECONDS, newest_event
 from crewhall.edges.http.rest import described
 from crewhall.edges.hub import dispatch, logs
@@ -47,7 +47,7 @@ def call_here(
     told: Progress | None = None,
 ) -> tuple[dict[str, Any], bool]:
     """The tool's body, and whether it succeeded; progress goes to `told`. Raises KeyboardInterrupt."""
-    origin = Origin(directory_told(directory), variables=told_variables(os.environ))
+    origin = Origin(client_directory(directory), variables=client_variables(os.environ))
     with closing(Hub(settings, registry())) as hub:
         # Who may read the hall's own files has the operator's token, which a command shows to a hub.
         actor = replace(OPERATOR, proof="token") if token is None else hub.identify(Credentials(token=token))

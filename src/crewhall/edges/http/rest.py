@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from crewhall import __version__
 from crewhall.app import Origin
-from crewhall.edges.bridge.hello import directory_told, told_variables
+from crewhall.edges.bridge.hello import client_directory, client_variables
 from crewhall.edges.cli.arguments import typed
 from crewhall.edges.http.guard import credentials, refusal
 from crewhall.edges.http.reply import EVENTS, reply
@@ -93,7 +93,7 @@ def _origin(request: Request, actor: Actor) -> Origin:
     told = _variables(unquote(request.headers.get("x-crewhall-variables", "")))
     if actor.kind != "operator":
         told = {name: value for name, value in told.items() if name.startswith("CLAUDEOPS_")}
-    return Origin(directory_told(unquote(request.headers.get("x-crewhall-directory", ""))), variables=told)
+    return Origin(client_directory(unquote(request.headers.get("x-crewhall-directory", ""))), variables=told)
 
 
 def _variables(text: str) -> dict[str, str]:
@@ -103,7 +103,7 @@ def _variables(text: str) -> dict[str, str]:
         return {}
     if not isinstance(told, dict):
         return {}
-    return told_variables({name: value for name, value in told.items() if isinstance(value, str)})
+    return client_variables({name: value for name, value in told.items() if isinstance(value, str)})
 
 
 async def _arguments(tool: Tool, request: Request) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from typing import Any
 from crewhall import __version__
 from crewhall.app import Origin
 from crewhall.config import CLIENT_VARIABLES
-from crewhall.edges.bridge.hello import BYE, LEAVING, directory_told, version_of
-from crewhall.edges.bridge.hub_socket import Meeting, is_own
+from crewhall.edges.bridge.hello import BYE, LEAVING, client_directory, version_of
+from crewhall.edges.bridge.hub_socket import HubSocket, is_own
 from crewhall.edges.mcp.caller import Caller, caller, families_in
 from crewhall.edges.mcp.line_transport import Conversation
 from crewhall.edges.mcp.server import McpEdge
@@ -35,9 +35,9 @@ BRIDGE_NAME = re.compile(r"br_[0-9a-z]{1,40}")  # one that any database can hold
 class Bridgehead:
     """The place where bridges come in. `leave` is called when one that is newer wants this hub's place."""
 
-    def __init__(self, edge: McpEdge, worktree_edge: McpEdge, meeting: Meeting, leave: Callable[[], None]) -> None:
+    def __init__(self, edge: McpEdge, worktree_edge: McpEdge, hub_socket: HubSocket, leave: Callable[[], None]) -> None:
         self.edge, self._worktree_edge = edge, worktree_edge
-        self.meeting = meeting
+        self.hub_socket = hub_socket
         self.port: int | None = None  # of the hub's HTTP
         self.is_for_bridges = False  # started by one, and of no use when the last has gone
         self._leave = leave
@@ -65,7 +65,7 @@ class Bridgehead:
     def take_place(self) -> bool:
         """Whether this hub has the hall's place on this node, perhaps from now on. Raises OSError."""
         if self._lock is None:
-            self._lock = self.meeting.try_lock()
+            self._lock = self.hub_socket.try_lock()
         if self._lock is not None:
             self.has_place.set()
         return self.has_place.is_set()
@@ -75,9 +75,9 @@ class Bridgehead:
         while not self.take_place():
             await asyncio.sleep(LOOK_SECONDS)
         try:
-            listener = self.meeting.listen()
+            listener = self.hub_socket.listen()
         except OSError as error:
-            log.error("no bridge can come in", extra={"socket": self.meeting.socket, "error": error})
+            log.error("no bridge can come in", extra={"socket": self.hub_socket.socket, "error": error})
             if self.is_for_bridges:
                 self._leave()
             return
@@ -129,7 +129,7 @@ class Bridgehead:
         if self._server is not None:
             self._server.close()
             with suppress(OSError):
-                self.meeting.socket.unlink()
+                self.hub_socket.socket.unlink()
         for carrier in self._bridges.values():
             carrier.leave()
         end = time.monotonic() + seconds
@@ -214,7 +214,7 @@ class Carrier:
         actor = await self._edge.door.actor(Credentials(token=None if token is None else str(token), is_local=is_local))
         variables = told.get("variables") or {}
         given = {name: str(variables[name]) for name in CLIENT_VARIABLES if name in variables}
-        origin = Origin(directory_told(told.get("directory")), self.bridge, given)
+        origin = Origin(client_directory(told.get("directory")), self.bridge, given)
         return caller(
             self._edge.registry,
             actor,

@@ -28,7 +28,7 @@ from crewhall import __version__
 from crewhall.app import Hub
 from crewhall.config import Settings
 from crewhall.edges.bridge.address_files import Notice, running_hubs
-from crewhall.edges.bridge.hub_socket import Meeting
+from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.edges.http.errors import HANDLERS
 from crewhall.edges.http.feed import LiveEdge
 from crewhall.edges.http.guard import Connection, Guard, credentials
@@ -246,25 +246,25 @@ def take_place(settings: Settings) -> tuple[socket.socket, int | None]:
 
     No hub has to go for one that cannot come: if the port is another program's, Unavailable is raised first.
     """
-    meeting = Meeting(settings)
+    hub_socket = HubSocket(settings)
     try:
         listener = bind(settings)
     except PortTaken:
-        lock = take_over(meeting, settings["server.port"])  # unless it is that very hub who has the port
+        lock = take_over(hub_socket, settings["server.port"])  # unless it is that very hub who has the port
         if lock is None:
             raise
         return bind(settings), lock
-    return listener, take_over(meeting)
+    return listener, take_over(hub_socket)
 
 
-def take_over(meeting: Meeting, port: int | None = None) -> int | None:
+def take_over(hub_socket: HubSocket, port: int | None = None) -> int | None:
     """The hall's lock from a hub that a bridge started, which makes way for one that a person starts.
 
     None when there is none such, or none that listens on this port; a hub that keeps its place is left alone.
     """
     hello = {"crewhall": __version__, "replaces": True, "port": port}
     try:
-        with meeting.connect() as connection, connection.makefile("rwb") as lines:
+        with hub_socket.connect() as connection, connection.makefile("rwb") as lines:
             connection.settimeout(TAKE_OVER_SECONDS)
             lines.write(json.dumps(hello).encode() + b"\n")
             lines.flush()
@@ -273,7 +273,7 @@ def take_over(meeting: Meeting, port: int | None = None) -> int | None:
     except (OSError, ValueError):
         return None
     end = time.monotonic() + TAKE_OVER_SECONDS
-    while (lock := meeting.try_lock()) is None and time.monotonic() < end:
+    while (lock := hub_socket.try_lock()) is None and time.monotonic() < end:
         time.sleep(0.02)
     return lock
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from crewhall.app import Hub
-from crewhall.edges.bridge.hub_socket import Meeting
+from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.edges.http.feed import Feed
 from crewhall.edges.hub.bridge_server import Bridgehead
 from crewhall.edges.hub.dispatch import Door
@@ -28,7 +28,7 @@ class Running:
         self.mcp = McpEdge(self.door, self.listening)
         self.sse = SseEdge(self.mcp)
         self.worktrees = WorktreeServers(self.door, self.feed)
-        self.bridges = Bridgehead(self.mcp, self.worktrees.edge, Meeting(hub.settings), stop)
+        self.bridges = Bridgehead(self.mcp, self.worktrees.edge, HubSocket(hub.settings), stop)
         self.connections: dict[str, Callable[[], int]] = {
             "bridge": lambda: self.bridges.connections,
             "sse": lambda: self.sse.connections,
