@@ -9,23 +9,14 @@ the feed holds nothing for it, one that stops reading costs the hub no memory an
 """
 
 import asyncio
-import json
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.websockets import WebSocket, WebSocketDisconnect
-
-from crewhall.edges.http.guard import credentials
 from crewhall.edges.hub.dispatch import Door
-from crewhall.errors import Failure, InvalidInput
 from crewhall.families.work.event.model import Event
 from crewhall.store.events import events_after, pruned_through, wait_for_event
 from crewhall.store.transaction import Row, Store, Tx
@@ -36,9 +27,6 @@ PAGE = 500
 PAGES = 64  # texts that watchers of one pace share
 GATHER_SECONDS = 0.03  # what comes this close together goes out as one
 WAIT_SECONDS = 1.0
-CHECK_SECONDS = 1.0  # how often a watcher's token or cookie is looked at again
-CLOSE_CODES = {401: 4401, 410: 4410}
-BUG = 1011
 MESSAGE_BYTES = 256 * 1024  # WebSocket clients refuse a message of 1 MiB, unless told otherwise
 
 
@@ -196,90 +184,9 @@ def _page(events: list[Told], cursor: int, newest: int) -> tuple[str, int]:
             cursor = events[len(texts) - 1].seq
             break
         texts.append(event.text)
-    return _text(texts, cursor, newest), cursor
+    return page_text(texts, cursor, newest), cursor
 
 
-def _text(events: list[str], cursor: int, newest: int) -> str:
+def page_text(events: list[str], cursor: int, newest: int) -> str:
+    """A message with these events, as event_list answers."""
     return f'{{"events":[{",".join(events)}],"cursor":{cursor},"newest":{newest}}}'
-
-
-class LiveEdge:
-    """`/api/v1/events?after=N&topic=…` as a WebSocket: messages as event_list answers, from any cursor on."""
-
-    def __init__(self, door: Door, feed: Feed) -> None:
-        self._door = door
-        self._feed = feed
-        self.watchers = 0
-
-    def routes(self) -> list[BaseRoute]:
-        return [WebSocketRoute("/api/v1/events", self._watch), Route("/api/v1/events", _plainly)]
-
-    async def _watch(self, websocket: WebSocket) -> None:
-        await self._door.actor(credentials(websocket.scope, self._door.hub.settings))
-        after, topic = _asked(websocket)
-        await self._feed.begin()
-        await websocket.accept()
-        self.watchers += 1
-        sending = asyncio.create_task(self._send(websocket, after, topic))
-        leaving = asyncio.create_task(_gone(websocket))
-        try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self.watchers -= 1
-            for task in (sending, leaving):
-                task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
-
-    async def _send(self, websocket: WebSocket, after: int | None, topic: str | None) -> None:
-        cursor = self._feed.position if after is None else after
-        settings = self._door.hub.settings
-        who, seen_at = credentials(websocket.scope, settings), time.monotonic()
-        try:
-            # The first message comes at once, though it may have no events: it tells the cursor to come back with.
-            await websocket.send_text(_text([], cursor, self._feed.position))
-            while True:
-                text, cursor = await self._feed.page_after(cursor, topic)
-                if text:
-                    await asyncio.wait_for(websocket.send_text(text), settings["events.slow_seconds"])
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._feed.beyond(cursor), CHECK_SECONDS)
-                if time.monotonic() - seen_at >= CHECK_SECONDS:
-                    await self._door.actor(who)
-                    seen_at = time.monotonic()
-        except Failure as failure:
-            await websocket.send_text(json.dumps(failure.body()))
-            await websocket.close(CLOSE_CODES.get(failure.status, BUG), failure.code)
-        except TimeoutError:
-            log.warning("a watcher does not read and is dropped", extra={"cursor": cursor})
-            websocket.scope["state"]["transport"].abort()
-        except WebSocketDisconnect:
-            log.debug("a watcher went away")
-
-
-class UpgradeNeeded(InvalidInput):
-    """This path is a WebSocket's."""
-
-    status = 426
-
-
-async def _plainly(_: Request) -> Response:
-    raise UpgradeNeeded("this path is a WebSocket's", hint="A plain GET has /api/v1/event/list.")
-
-
-async def _gone(websocket: WebSocket) -> None:
-    """Wait for the watcher's end; what it says is of no interest."""
-    while (await websocket.receive())["type"] != "websocket.disconnect":
-        pass
-
-
-def _asked(websocket: WebSocket) -> tuple[int | None, str | None]:
-    query = websocket.query_params
-    unknown = sorted(set(query) - {"after", "topic"})
-    if unknown:
-        raise InvalidInput(f"unknown argument '{unknown[0][:80]}'", hint="It takes after (a cursor) and topic.")
-    after, topic = query.get("after"), query.get("topic")
-    if after is not None and not (after.isascii() and after.isdigit() and int(after) <= 2**53):
-        raise InvalidInput(f"after is '{after[:40]}'", hint="Give an event's number, or 0 for the oldest kept.")
-    if topic is not None and not 1 <= len(topic) <= 100:
-        raise InvalidInput("topic is empty or too long", hint="Give a noun (agent) or a kind (agent.registered).")
-    return None if after is None else int(after), topic

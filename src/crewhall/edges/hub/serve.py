@@ -30,10 +30,10 @@ from crewhall.config import Settings
 from crewhall.edges.bridge.address_files import Notice, running_hubs
 from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.edges.http.errors import HANDLERS
-from crewhall.edges.http.feed import LiveEdge
 from crewhall.edges.http.guard import Connection, Guard, credentials
 from crewhall.edges.http.metrics import Metrics
 from crewhall.edges.http.rest import PREFIX, RestEdge
+from crewhall.edges.http.websocket import LiveEdge
 from crewhall.edges.hub.services import Running
 from crewhall.edges.web.pages import Pages, make_link, url_of
 from crewhall.errors import Unavailable
