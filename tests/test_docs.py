@@ -10,7 +10,8 @@ import pytest
 from crewhall.app import Hub
 from crewhall.edges.bridge.address_files import Notice
 from crewhall.edges.cli.arguments import arguments_of
-from crewhall.edges.cli.main import BRIDGES, OWN, split_flags
+from crewhall.edges.cli.commands import BRIDGES, OWN_COMMANDS
+from crewhall.edges.cli.main import split_flags
 from crewhall.edges.http.rest import described
 from crewhall.fakehosts.github import FakeGitHub
 from crewhall.families.all import registry
@@ -82,7 +83,7 @@ def test_the_index_has_every_noun_and_each_page_leads_to_neighbours() -> None:
 def refused(words: Sequence[str]) -> str | None:
     """What is wrong with the words after `crewhall`, by the command line's own reading of them."""
     flags, rest = split_flags(list(words))
-    if not rest or rest[0] in {*BRIDGES, *OWN}:
+    if not rest or rest[0] in {*BRIDGES, *OWN_COMMANDS}:
         return None if flags or rest else "says nothing"
     tool = COMMANDS.get(" ".join(rest[:2]))
     if tool is None:

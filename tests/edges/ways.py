@@ -15,7 +15,7 @@ import pytest
 from mcp.shared.inbound import encode_header_value
 
 from crewhall.edges.cli import main
-from crewhall.edges.cli.main import RULED_NO
+from crewhall.edges.cli.tool_command import RULED_NO
 from crewhall.errors import every_failure
 from tests.conftest import Live
 from tests.edges.prefork import prefork

@@ -10,7 +10,7 @@ from crewhall.edges.cli.output import say
 from crewhall.options import one_word
 
 
-def backup_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
+def run(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
     target = Path(one_word(rest, "FILE"))
     settings = from_environment(settings_flags)
     from crewhall.edges.cli.in_process import backup_here, refuse_agents

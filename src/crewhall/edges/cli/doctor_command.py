@@ -11,7 +11,7 @@ from crewhall.errors import InvalidInput
 from crewhall.options import options_of
 
 
-def doctor_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
+def run(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
     options_of(rest, {})
     from crewhall.edges.cli.doctor import examine, misread
 

@@ -11,7 +11,7 @@ from crewhall.errors import Unavailable
 from crewhall.options import options_of
 
 
-def link_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
+def run(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
     options_of(rest, {})
     settings = from_environment(settings_flags)
     urls = running_hubs(settings)

@@ -5,30 +5,18 @@ It starts quickly: when a hub runs, it is asked over HTTP, and only the standard
 runs, the same call goes through the door in this process.
 """
 
-import difflib
-import json
+import importlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
 
 from crewhall import __version__
 from crewhall.config import from_environment
-from crewhall.edges.cli import render
-from crewhall.edges.cli.arguments import arguments_of
-from crewhall.edges.cli.backup import backup_command
-from crewhall.edges.cli.doctor_command import doctor_command
+from crewhall.edges.cli.commands import BRIDGES, OWN_COMMANDS, Command
 from crewhall.edges.cli.hall_client import Hall
-from crewhall.edges.cli.link import link_command
 from crewhall.edges.cli.output import say, tell
-from crewhall.edges.cli.progress_line import ProgressLine
-from crewhall.edges.cli.restore import restore_command
-from crewhall.edges.cli.selftest_command import selftest_command
-from crewhall.edges.cli.status import status_command
-from crewhall.edges.cli.up import up_command
-from crewhall.edges.cli.watch import watch_command
-from crewhall.errors import Conflict, Failure, InvalidInput, NotFound, Unavailable
+from crewhall.edges.cli.tool_command import INTERRUPTED, tool_command
+from crewhall.errors import Failure, InvalidInput, Unavailable
 
 USAGE = """\
 usage: crewhall [--home DIR] [--json] [--debug] <command> …
@@ -47,9 +35,6 @@ usage: crewhall [--home DIR] [--json] [--debug] <command> …
 
   <noun> <verb> …                any tool; `crewhall <noun>` lists the verbs, `--help` after one explains it
 """
-INTERRUPTED = 130
-RULED_NO = 9  # the judge was asked, and its answer is not PASS, valid or without findings
-BRIDGES = ("mcp", "mcp-server")  # commands that __main__ takes before this file is read
 FLAGS = {"--json": False, "--debug": False, "--help": False, "-h": False, "--version": False, "--home": True}
 
 
@@ -111,83 +96,9 @@ def command(flags: dict[str, str], rest: list[str]) -> int:
 
         return say(BRIDGE_USAGE.rstrip())
     settings_flags = {"home": flags["--home"]} if "--home" in flags else {}
-    if rest[0] in OWN:
+    if rest[0] in OWN_COMMANDS:
         if asks_help and rest[0] != "config":
             return say(next(line for line in USAGE.splitlines() if line.startswith(f"  {rest[0]}")).strip())
-        return OWN[rest[0]](settings_flags, flags | ({"--help": ""} if asks_help else {}), rest[1:])
+        run_command: Command = importlib.import_module(OWN_COMMANDS[rest[0]]).run
+        return run_command(settings_flags, flags | ({"--help": ""} if asks_help else {}), rest[1:])
     return tool_command(Hall(from_environment(settings_flags)), flags, rest, asks_help)
-
-
-# A tool as a command
-
-
-def tool_command(hall: Hall, flags: dict[str, str], rest: list[str], asks_help: bool) -> int:
-    tools = hall.tools()
-    noun, verb = rest[0], rest[1] if len(rest) > 1 else ""
-    verbs = {tool["command"][1]: tool for tool in tools if tool["command"][0] == noun}
-    if not verbs:
-        commands = sorted({*BRIDGES, *OWN, *(tool["command"][0] for tool in tools)})
-        near = difflib.get_close_matches(noun, commands, n=1)
-        raise NotFound(
-            f"there is no command '{noun}'" + (f", did you mean '{near[0]}'?" if near else ""),
-            hint=f"There are {', '.join(commands)}; crewhall --help tells more.",
-        )
-    if verb not in verbs:
-        if verb and not asks_help:
-            near = difflib.get_close_matches(verb, verbs, n=1)
-            raise NotFound(
-                f"there is no command '{noun} {verb}'" + (f", did you mean '{near[0]}'?" if near else ""),
-                hint=f"Verbs are {', '.join(sorted(verbs))}.",
-            )
-        return say(render.verbs(noun, list(verbs.values())))
-    tool = verbs[verb]
-    if asks_help:
-        return say(render.usage(tool))
-    arguments = arguments_of(tool, rest[2:])
-    try:
-        with ProgressLine(sys.stderr) as told:
-            body, succeeded = hall.call(tool, arguments, told)
-    except KeyboardInterrupt:
-        sys.stderr.write(f"crewhall: interrupted; {noun} {verb} was told to stop, so look before you repeat it\n")
-        return INTERRUPTED
-    if not succeeded:
-        return tell(body, flags)
-    say(json.dumps(body, ensure_ascii=False) if "--json" in flags else render.result(body))
-    return _exit_code(noun, body)
-
-
-def _exit_code(noun: str, body: Mapping[str, Any]) -> int:
-    """`task claim … && work`, `project run test && …` and `judge review … && merge` go on only when they should."""
-    if body.get("success") is False:
-        return Conflict.exit_code
-    if noun == "judge" and _is_no(body):
-        return RULED_NO
-    code = body.get("exit_code", 0)
-    return code if code in range(256) else 1
-
-
-def _is_no(body: Mapping[str, Any]) -> bool:
-    is_open = body.get("verdict", "PASS") != "PASS" or body.get("available") is False
-    return is_open or body.get("valid") is False or bool(body.get("findings_count"))
-
-
-# Commands about the hall itself
-
-
-def config_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
-    from crewhall.edges.cli.config.command import run as run_config
-
-    return run_config(settings_flags, flags, rest)
-
-
-OWN: dict[str, Callable[[dict[str, Any], dict[str, str], list[str]], int]] = {
-    "up": up_command,
-    "config": config_command,
-    "watch": watch_command,
-    "status": status_command,
-    "link": link_command,
-    "backup": backup_command,
-    "restore": restore_command,
-    "doctor": doctor_command,
-    "selftest": selftest_command,
-}

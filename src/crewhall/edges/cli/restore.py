@@ -12,7 +12,7 @@ from crewhall.errors import Unavailable
 from crewhall.options import one_word
 
 
-def restore_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
+def run(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
     replace = "--replace" in rest
     name = one_word([word for word in rest if word != "--replace"], "FILE")
     settings = from_environment(settings_flags)

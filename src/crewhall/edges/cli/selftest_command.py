@@ -10,7 +10,7 @@ from crewhall.edges.cli.output import say
 from crewhall.options import options_of
 
 
-def selftest_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
+def run(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
     options = options_of(rest, {"--writers": "writers", "--each": "each"})
     settings = from_environment(settings_flags)
     from crewhall.edges.cli.in_process import refuse_agents

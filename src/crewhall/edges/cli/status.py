@@ -10,7 +10,7 @@ from crewhall.edges.cli.output import say, tell
 from crewhall.options import options_of
 
 
-def status_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
+def run(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
     options_of(rest, {})
     hall = Hall(from_environment(settings_flags))
     facts: dict[str, Any]

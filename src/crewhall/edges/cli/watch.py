@@ -11,7 +11,7 @@ from crewhall.errors import InvalidInput
 from crewhall.options import options_of
 
 
-def watch_command(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
+def run(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
     options = options_of(rest, {"--after": "after", "--topic": "topic"})
     after = options.get("after")
     if after is not None and not (after.isascii() and after.isdigit()):
