@@ -11,7 +11,7 @@ from typing import Any
 from crewhall.config import Settings
 from crewhall.edges.bridge.address_files import CONNECT_SECONDS, running_hubs
 from crewhall.edges.bridge.hello import client_directory, client_variables, working_directory
-from crewhall.errors import Unauthorized, Unavailable
+from crewhall.errors import Unauthorized, Unavailable, every_failure
 
 EVENTS = "text/event-stream"
 Told = Callable[[float, float | None, str | None], None]  # is told how far a call is
@@ -121,3 +121,13 @@ def _operator_token(home: Path) -> str | None:
         return (home / "operator.token").read_text("utf-8").strip()
     except (OSError, ValueError):
         return None
+
+
+def called(hall: Hall, tool: str, command: str, **arguments: Any) -> dict[str, Any]:
+    """A tool's result. Raises the failure that the hall answers with."""
+    described: Mapping[str, Any] = {"name": tool, "command": command.split()}
+    body, has_succeeded = hall.call(described, arguments)
+    if has_succeeded:
+        return body
+    kinds = {kind.code: kind for kind in every_failure()}
+    raise kinds.get(body["code"], Unavailable)(body["message"], hint=body["hint"])

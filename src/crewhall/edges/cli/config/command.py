@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from crewhall.config import Settings, from_environment
+from crewhall.edges.cli.config.by_url import by_url
+from crewhall.edges.cli.config.by_worktree import by_worktree
 from crewhall.edges.cli.config.options import USAGE, Wanted, understood
-from crewhall.edges.cli.config.ways_in import by_bridge, by_url, by_worktree
 from crewhall.edges.cli.hall_client import Hall
 from crewhall.errors import Conflict, InvalidInput
+from crewhall.outside.clients.by_bridge import by_bridge
 from crewhall.outside.clients.catalog import CLIENTS, HallTransport, merge_entries
 from crewhall.outside.clients.entry import EntryLocation, default_location, find, is_ours
 from crewhall.outside.clients.settings_file import SettingsChange

@@ -5,8 +5,7 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 from crewhall.app import Hub
-from crewhall.edges.cli.config.ways_in import called
-from crewhall.edges.cli.hall_client import Hall
+from crewhall.edges.cli.hall_client import Hall, called
 from crewhall.errors import Conflict, Unauthorized
 from crewhall.families.all import registry
 from crewhall.identity import Credentials
