@@ -123,9 +123,9 @@ def _operator_token(home: Path) -> str | None:
         return None
 
 
-def called(hall: Hall, tool: str, command: str, **arguments: Any) -> dict[str, Any]:
-    """A tool's result. Raises the failure that the hall answers with."""
-    described: Mapping[str, Any] = {"name": tool, "command": command.split()}
+def result_of(hall: Hall, tool: str, command: str, **arguments: Any) -> dict[str, Any]:
+    """The body of a tool's result. Raises the failure that the hall returns."""
+    described = {"name": tool, "command": command.split()}
     body, has_succeeded = hall.call(described, arguments)
     if has_succeeded:
         return body

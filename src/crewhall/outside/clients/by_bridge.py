@@ -26,9 +26,9 @@ def _program() -> list[str]:
 
 
 def _variables(settings: Settings) -> dict[str, str]:
-    """What names the hall in this environment alone: a client does not pass its own on to a bridge, or has another."""
-    told = [BY_KEY[key] for key in HALLS if any(os.environ.get(name) for name in BY_KEY[key].variables)]
-    return {setting.variable: _absolute(str(settings[setting.key])) for setting in told if settings[setting.key]}
+    """The variables that name the hall in this environment: a client may not pass them on to its bridge."""
+    named = [BY_KEY[key] for key in HALLS if any(os.environ.get(name) for name in BY_KEY[key].variables)]
+    return {setting.variable: _absolute(str(settings[setting.key])) for setting in named if settings[setting.key]}
 
 
 def _absolute(place: str) -> str:

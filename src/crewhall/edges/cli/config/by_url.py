@@ -8,15 +8,16 @@ from crewhall.outside.clients.catalog import HallTransport
 
 def by_url(hall: Hall, families: str | None, profile: str | None) -> HallTransport:
     """The hub that runs, or where it will be when it does. Raises Unavailable when that cannot be told."""
-    url = hall.url or _settled_url(hall.settings)
-    return HallTransport(url=f"{url}/mcp/{families}" if families else f"{url}/mcp", headers=_profile(profile))
+    url = hall.url or _configured_url(hall.settings)
+    return HallTransport(url=f"{url}/mcp/{families}" if families else f"{url}/mcp", headers=profile_header(profile))
 
 
-def _profile(profile: str | None) -> dict[str, str]:
+def profile_header(profile: str | None) -> dict[str, str]:
+    """The header that picks a profile; empty without one."""
     return {"X-Crewhall-Profile": profile} if profile else {}
 
 
-def _settled_url(settings: Settings) -> str:
+def _configured_url(settings: Settings) -> str:
     from crewhall.edges.web.pages import url_of
 
     if not settings["server.port"]:
