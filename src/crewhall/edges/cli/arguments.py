@@ -8,6 +8,7 @@ from typing import Any
 
 from crewhall.edges.cli.render import usage
 from crewhall.errors import InvalidInput
+from crewhall.options import read_words
 
 
 def typed(schema: dict[str, Any], texts: Iterable[str]) -> Any:
@@ -68,18 +69,14 @@ def arguments_of(tool: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
     texts: dict[str, list[str]] = {}
     given: dict[str, Any] = {}
     free = by_place(tool)
-    waiting = list(words)
-    while waiting:
-        word = waiting.pop(0)
-        if not word.startswith("--"):
+    for word in read_words(words, lambda option, following: _takes_value(schema, option, following)):
+        if not word.is_option:
             if not free:
-                raise InvalidInput(f"'{word}' has no place", hint=usage(tool).splitlines()[0])
-            texts.setdefault(free.pop(0), []).append(word)
+                raise InvalidInput(f"'{word.text}' has no place", hint=usage(tool).splitlines()[0])
+            texts.setdefault(free.pop(0), []).append(word.text)
             continue
-        name, equals, value = word[2:].partition("=")
-        name = name.replace("-", "_")
-        if not equals:
-            value = _value(schema, name, waiting)
+        name = _argument(word.name)
+        value = _value_without_word(schema, name) if word.value is None else word.value
         if name == "input":
             given |= _whole_input(value)
         else:
@@ -123,13 +120,26 @@ def _from_file(name: str) -> Any:
         raise InvalidInput(f"{name} cannot be read as JSON: {error}", hint="Name a file of JSON.") from None
 
 
-def _value(schema: Mapping[str, Any], name: str, waiting: list[str]) -> str:
-    """The word that follows `--name`. A switch needs none; neither does a name that the door will refuse."""
+def _argument(option: str) -> str:
+    """The argument that an option names: `--some-name` is some_name."""
+    return option[2:].replace("-", "_")
+
+
+def _is_switch(schema: Mapping[str, Any], name: str) -> bool:
+    return bool(schema["properties"].get(name, {}).get("type") == "boolean")
+
+
+def _takes_value(schema: Mapping[str, Any], option: str, following: str) -> bool:
+    """Whether the word after an option is its value. A switch takes `true` and `false` only."""
+    if not option.startswith("--") or following.startswith("--"):
+        return False
+    return not _is_switch(schema, _argument(option)) or following in ("true", "false")
+
+
+def _value_without_word(schema: Mapping[str, Any], name: str) -> str:
+    """The value of `--name` alone: `true` for a switch, and for a name that the door will refuse."""
     is_known = name == "input" or name in schema["properties"]
-    is_switch = schema["properties"].get(name, {}).get("type") == "boolean"
-    if waiting and not waiting[0].startswith("--") and (not is_switch or waiting[0] in ("true", "false")):
-        return waiting.pop(0)
-    if is_known and not is_switch:
+    if is_known and not _is_switch(schema, name):
         flag = f"--{name.replace('_', '-')}"
         raise InvalidInput(f"{flag} needs a value", hint=f"One that begins with -- is given as {flag}=VALUE.")
     return "true"

@@ -8,11 +8,11 @@ from crewhall.config import from_environment
 from crewhall.edges.bridge.address_files import running_hubs
 from crewhall.edges.cli.output import say
 from crewhall.errors import Unavailable
-from crewhall.options import options_of
+from crewhall.options import read_options
 
 
 def run(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
-    options_of(rest, {})
+    read_options(rest, {})
     settings = from_environment(settings_flags)
     urls = running_hubs(settings)
     if not urls:

@@ -17,6 +17,7 @@ from crewhall.edges.cli.hall_client import Hall
 from crewhall.edges.cli.output import say, tell
 from crewhall.edges.cli.tool_command import INTERRUPTED, tool_command
 from crewhall.errors import Failure, InvalidInput, Unavailable
+from crewhall.options import HINT, read_words
 
 USAGE = """\
 usage: crewhall [--home DIR] [--json] [--debug] <command> …
@@ -67,16 +68,11 @@ def split_flags(words: list[str]) -> tuple[dict[str, str], list[str]]:
     """The flags that every command has, wherever they stand, and the other words."""
     flags: dict[str, str] = {}
     rest: list[str] = []
-    waiting = list(words)
-    while waiting:
-        word = waiting.pop(0)
-        name, equals, value = word.partition("=")
-        if name not in FLAGS or (equals and not FLAGS[name]):
-            rest.append(word)
-        elif FLAGS[name] and not equals:
-            flags[name] = waiting.pop(0) if waiting else ""
+    for word in read_words(words, lambda name, _: FLAGS.get(name, False)):
+        if word.name not in FLAGS or (word.value is not None and not FLAGS[word.name]):
+            rest.append(word.text)
         else:
-            flags[name] = value
+            flags[word.name] = word.value or ""
     return flags, rest
 
 
@@ -85,7 +81,7 @@ def command(flags: dict[str, str], rest: list[str]) -> int:
     if "--version" in flags:
         return say(f"crewhall {__version__}")
     if flags.get("--home") == "":
-        raise InvalidInput("--home needs a directory", hint="crewhall --help shows the commands.")
+        raise InvalidInput("--home needs a directory", hint=HINT)
     if rest[:1] == ["help"] and len(rest) > 1:
         rest, asks_help = rest[1:], True
     if not rest or rest == ["help"]:

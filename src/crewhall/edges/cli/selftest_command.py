@@ -7,11 +7,11 @@ from typing import Any
 
 from crewhall.config import from_environment
 from crewhall.edges.cli.output import say
-from crewhall.options import options_of
+from crewhall.options import read_options
 
 
 def run(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
-    options = options_of(rest, {"--writers": "writers", "--each": "each"})
+    options = read_options(rest, {"--writers": "writers", "--each": "each"})
     settings = from_environment(settings_flags)
     from crewhall.edges.cli.in_process import refuse_agents
     from crewhall.edges.cli.selftest import measure, numbers, shown

@@ -7,11 +7,11 @@ from crewhall.config import from_environment
 from crewhall.edges.cli import render
 from crewhall.edges.cli.hall_client import Hall
 from crewhall.edges.cli.output import say, tell
-from crewhall.options import options_of
+from crewhall.options import read_options
 
 
 def run(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
-    options_of(rest, {})
+    read_options(rest, {})
     hall = Hall(from_environment(settings_flags))
     facts: dict[str, Any]
     if hall.url is not None:

@@ -8,11 +8,11 @@ from crewhall.config import from_environment
 from crewhall.edges.cli import render
 from crewhall.edges.cli.output import say
 from crewhall.errors import InvalidInput
-from crewhall.options import options_of
+from crewhall.options import read_options
 
 
 def run(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
-    options = options_of(rest, {"--after": "after", "--topic": "topic"})
+    options = read_options(rest, {"--after": "after", "--topic": "topic"})
     after = options.get("after")
     if after is not None and not (after.isascii() and after.isdigit()):
         raise InvalidInput(f"--after is '{after}'", hint="Give an event's number, or 0 for the oldest kept.")

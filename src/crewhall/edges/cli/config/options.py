@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crewhall.errors import InvalidInput, NotFound
+from crewhall.options import read_words
 from crewhall.outside.clients.catalog import CLIENTS, KnownClient
 from crewhall.outside.repository_paths import working_tree
 
@@ -83,19 +84,17 @@ def understood(rest: list[str]) -> Wanted:
 def _split(rest: list[str]) -> tuple[dict[str, str], set[str]]:
     options: dict[str, str] = {}
     switches: set[str] = set()
-    waiting = list(rest)
-    while waiting:
-        word = waiting.pop(0)
-        name, equals, value = word.partition("=")
-        if word in SWITCHES:
-            switches.add(word)
-        elif name not in VALUES:
-            near = difflib.get_close_matches(name, (*SWITCHES, *VALUES), n=1)
-            raise InvalidInput(f"'{word}' has no place here" + (f", did you mean {near[0]}?" if near else ""), HINT)
-        elif not value and (equals or not waiting or waiting[0].startswith("--")):
-            raise InvalidInput(f"{name} needs a value", hint=HINT)
+    for word in read_words(rest, lambda name, following: name in VALUES and not following.startswith("--")):
+        if word.text in SWITCHES:
+            switches.add(word.text)
+        elif word.name not in VALUES:
+            near = difflib.get_close_matches(word.name, (*SWITCHES, *VALUES), n=1)
+            did_you_mean = f", did you mean {near[0]}?" if near else ""
+            raise InvalidInput(f"'{word.text}' has no place here{did_you_mean}", hint=HINT)
+        elif word.value is None or word.text == f"{word.name}=":
+            raise InvalidInput(f"{word.name} needs a value", hint=HINT)
         else:
-            options[name] = value or waiting.pop(0)
+            options[word.name] = word.value
     return options, switches
 
 
