@@ -17,9 +17,10 @@ from crewhall.edges.cli.arguments import arguments_of
 from crewhall.edges.http.rest import described
 from crewhall.errors import Cancelled, Conflict, Forbidden, InvalidInput, TimedOut, Unavailable
 from crewhall.families.all import registry
-from crewhall.identity import OPERATOR, Actor, new_id, read_operator_token
+from crewhall.identity import OPERATOR, Actor, new_id
 from crewhall.stop import Stop
 from crewhall.store.events import DAY_MS, events_after
+from crewhall.token_file import read_operator_token
 from crewhall.tool import Family, Registry
 from tests.conftest import Agent, Clock, Live, eventually
 from tests.contract.test_kill import HubProcess

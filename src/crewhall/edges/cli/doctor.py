@@ -15,6 +15,7 @@ from crewhall.store.migrate import steps
 from crewhall.store.open import connect
 from crewhall.store.sql import Queries
 from crewhall.store.transaction import Store
+from crewhall.token_file import TOKEN_FILE
 
 Finding = dict[str, str]
 SAFE_SQLITE = (3, 51, 3)
@@ -118,7 +119,7 @@ def _schema(where: str, tables: list[str], applied: int, damage: str | None, dia
 
 
 def _token(home: Path) -> Finding:
-    path = home / "operator.token"
+    path = home / TOKEN_FILE
     if not path.exists():
         return _finding("note", "token", "there is no operator token yet", "`crewhall up` makes it.")
     mode = stat.S_IMODE(path.stat().st_mode)

@@ -5,13 +5,13 @@ import json
 import os
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from crewhall.config import Settings
 from crewhall.edges.bridge.address_files import CONNECT_SECONDS, running_hubs
 from crewhall.edges.bridge.hello import client_directory, client_variables, working_directory
 from crewhall.errors import Unauthorized, Unavailable, every_failure
+from crewhall.token_file import read_operator_token
 
 EVENTS = "text/event-stream"
 Told = Callable[[float, float | None, str | None], None]  # is told how far a call is
@@ -28,7 +28,7 @@ class Hall:
         self._directory = client_directory(working_directory())
         # A hub that lives says something about a long call more often than that.
         self.silence_seconds = max(60.0, 4 * settings["tool.progress"])
-        self._token = os.environ.get("CREWHALL_TOKEN", _operator_token(settings.home))
+        self._token = os.environ.get("CREWHALL_TOKEN", read_operator_token(settings.home))
 
     def tools(self) -> list[dict[str, Any]]:
         if self.url is not None:
@@ -113,14 +113,6 @@ def _answer(lines: Iterable[bytes], told: Told) -> tuple[int, dict[str, Any]]:
                 return data["status"], data["body"]
             told(data["progress"], data["total"], data["message"])
     raise ValueError("it ended without an answer")
-
-
-def _operator_token(home: Path) -> str | None:
-    """As identity.read_operator_token, without what that imports: the command line starts with little."""
-    try:
-        return (home / "operator.token").read_text("utf-8").strip()
-    except (OSError, ValueError):
-        return None
 
 
 def result_of(hall: Hall, tool: str, command: str, **arguments: Any) -> dict[str, Any]:
