@@ -5,7 +5,6 @@ Streamable HTTP at `/mcp`, for 2026-07-28 and for 2025-era clients, stateless in
 is needed to answer it. `/mcp/work` shows one family; `X-Crewhall-Families` and `X-Crewhall-Profile` pick as well.
 """
 
-import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
@@ -27,6 +26,7 @@ from mcp_types import Tool as McpTool
 from starlette.types import Receive, Scope, Send
 
 from crewhall import __version__
+from crewhall.edges.bridge.jsonrpc import tool_result
 from crewhall.edges.http.guard import WrongMethod, credentials, refusal
 from crewhall.edges.hub.dispatch import Door
 from crewhall.edges.mcp.caller import Caller, caller_by, caller_of
@@ -148,16 +148,6 @@ class McpEdge:
             params.name, params.arguments or {}, who.actor, who.edge, report, origin=who.origin
         )
         return tool_result(answer.body, is_error=answer.failure is not None)
-
-
-def tool_result(body: dict[str, Any], *, is_error: bool) -> dict[str, Any]:
-    """A body as the result of tools/call: the text says what the structure says."""
-    return {
-        "content": [{"type": "text", "text": json.dumps(body, ensure_ascii=False)}],
-        "structuredContent": body,
-        "isError": is_error,
-        "resultType": "complete",
-    }
 
 
 _only_post = refusal(
