@@ -19,7 +19,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from typing import Any, Generic, TypeVar, get_type_hints
 
@@ -28,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 from crewhall.config import Settings
 from crewhall.declaration import KEY, WORD, Declared, Handler, Key, arguments_model, plain
 from crewhall.errors import NotFound
+from crewhall.journal import SETTLE_SECONDS, Kind, settle_all
 from crewhall.store.sql import files_of
 
 ANYONE = ("operator", "agent")
@@ -198,6 +199,7 @@ class Family:
     chores: list[Chore] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
     states: list[State[Any]] = field(default_factory=list)
+    operations: list[Kind[Any]] = field(default_factory=list)
 
     def load(self) -> None:
         """Import the family's modules that declare something, known by their names: `tools.py`, `chores_message.py`."""
@@ -260,6 +262,13 @@ class Family:
 
         return declare
 
+    def operation(self, name: str, **more: Any) -> Kind[Any]:
+        """Declare a kind of operation outside the database (journal.py), and the chore that settles what was left."""
+        kind: Kind[Any] = Kind(name, **more)
+        self.operations.append(kind)
+        self.chores.append(Chore(f"settle_{name}", SETTLE_SECONDS, partial(settle_all, kind), everywhere=True))
+        return kind
+
 
 class Registry:
     """All tools, resources, prompts and chores of a hall, in a fixed order."""
@@ -269,6 +278,7 @@ class Registry:
         self.tools = [tool for family in self.families for tool in sorted(family.tools, key=lambda tool: tool.command)]
         self.prompts = [prompt for family in self.families for prompt in family.prompts]
         self.states = [state for family in self.families for state in family.states]
+        self.operations = [kind for family in self.families for kind in family.operations]
         self.chores = [chore for family in self.families for chore in family.chores]
         self.sources = sorted((one for family in self.families for one in family.sources), key=lambda one: one.priority)
         self._tools = _by_name("tools", self.tools)

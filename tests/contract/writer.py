@@ -20,7 +20,7 @@ SERVER = get_context("forkserver")
 SERVER.set_forkserver_preload(
     [
         *("tests.contract.standing", "tests.contract.migrating", "tests.families.pulls.test_settle"),
-        *("tests.families.work.test_workspace_crash", "tests.outside.test_removal"),
+        *("tests.families.work.test_workspace_crash", "tests.outside.test_removal", "tests.test_journal_walk"),
     ]
 )
 PATIENCE = 60.0

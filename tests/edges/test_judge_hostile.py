@@ -11,7 +11,7 @@ import pytest
 
 from crewhall.families.judge.menu import REVIEW
 from crewhall.families.judge.paths import UNSEEN
-from crewhall.families.judge.rules_prompt import Paper, prompt_of
+from crewhall.families.judge.rules_prompt import InputFile, prompt_of
 from crewhall.outside.claude import SYSTEM
 from tests.edges.hostile import SECRET, make_home, make_tree
 from tests.edges.real_judge import CONTRACT, MODEL, Judge, contract_in, judging, verdict
@@ -64,9 +64,9 @@ def test_a_hostile_tree_says_and_runs_nothing(judge: Judge, hostile: Hostile) ->
     for name in named:
         write(root / name, tricks)
     contract_in(root, specification={"requirements": [tricks]}, changed_files=[*named, ".env"])
-    papers = [*(Paper(name, tricks) for name in named), Paper(".env", None, UNSEEN)]
-    contract = Paper(CONTRACT, (root / CONTRACT).read_text())
-    prompt = prompt_of(REVIEW.template, {"contract": [contract], "files": papers})
+    files = [*(InputFile(name, tricks) for name in named), InputFile(".env", None, UNSEEN)]
+    contract = InputFile(CONTRACT, (root / CONTRACT).read_text())
+    prompt = prompt_of(REVIEW.template, {"contract": [contract], "files": files})
     got = judge.review(root, Use("Read", {"file_path": str(root / "src/a.py")}), verdict())
     assert got["verdict"] == "PASS", got
     assert len(judge.model.requests) == 2 and "ultrathink" in judge.model.told()[1][0], "what it read"

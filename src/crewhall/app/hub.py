@@ -20,6 +20,7 @@ from crewhall.declaration import KEY
 from crewhall.errors import Failure
 from crewhall.idempotency import once
 from crewhall.identity import Actor, Credentials
+from crewhall.journal import Journal
 from crewhall.meter import Meter
 from crewhall.presence import Presence
 from crewhall.stop import Stop
@@ -38,11 +39,12 @@ class Hub:
     def __init__(self, settings: Settings, registry: Registry, *, clock: Callable[[], int] | None = None) -> None:
         self.settings = settings
         self.registry = registry
-        texts = [text_of("crewhall", name) for name in ("identity.sql", "idempotency.sql")]
+        texts = [text_of("crewhall", name) for name in ("identity.sql", "idempotency.sql", "journal.sql")]
         texts += [family.queries for family in registry.families]
         self.store: Store = open_store(settings.database, Queries(texts), settings["database.pool"])
         self.clock = clock or self.store.now
         self.calls = CallLog(self.store)
+        self.journal = Journal(self.store, self.clock)
         self.meter = Meter(tool.name for tool in registry.tools)
         self.presence = Presence()
         self._states = {state: state.make(settings) for state in registry.states}

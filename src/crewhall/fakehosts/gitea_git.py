@@ -10,6 +10,7 @@ from crewhall.fakehosts.records import Refusal
 from crewhall.fakehosts.routes import Routes
 from crewhall.fakehosts.server import FakeRequest, FakeResponse
 from crewhall.fakehosts.state import FakeRepository
+from crewhall.paths import is_below
 
 SHOWN_FILES = 30  # that the answer to a change of files has at the most
 git = Routes()
@@ -113,7 +114,7 @@ def _change(repo: FakeRepository, flat: dict[str, FakeTreeEntry], file: dict[str
         raise Refusal(422, f"path contains a malformed path component [path: {path}]")
     if operation not in ("create", "update", "upload", "delete"):
         raise Refusal(422, "[Operation]: In")
-    if operation == "create" and any(f"{one}/".startswith(f"{path}/") or path.startswith(f"{one}/") for one in flat):
+    if operation == "create" and any(is_below(one, path) or is_below(path, one) for one in flat):
         raise Refusal(422, f"repository file already exists [path: {path}]")
     if operation in ("update", "delete"):
         _same(flat, path, file.get("sha", ""))

@@ -11,6 +11,7 @@ from crewhall.fakehosts.records import Refusal
 from crewhall.fakehosts.routes import Routes
 from crewhall.fakehosts.server import FakeRequest, FakeResponse
 from crewhall.fakehosts.state import FakeRepository
+from crewhall.paths import is_below
 
 git = Routes()
 
@@ -104,7 +105,7 @@ def _put(repo: FakeRepository, flat: dict[str, FakeTreeEntry], entry: dict[str, 
         raise Refusal(422, "tree.path contains a malformed path component")
     if ("content" in entry) == ("sha" in entry):
         raise Refusal(422, "Must supply either tree.sha or tree.content. Request will be rejected if both are present.")
-    below_it = [one for one in flat if one == path or one.startswith(f"{path}/")]
+    below_it = [one for one in flat if is_below(one, path)]
     if "sha" in entry and sha is None and not below_it:
         raise Refusal(422, "GitRPC::BadObjectState")
     for one in below_it:

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 
 from crewhall.errors import InvalidState, Unavailable
+from crewhall.paths import is_below
 
 MOUNTS = "/proc/self/mountinfo"
 TRIES = 3  # others may write or delete in a tree meanwhile
@@ -92,7 +93,7 @@ def _mounts_below(path: str) -> Iterator[str]:
     except OSError:
         yield from _mounts_seen(path)
     else:
-        yield from (point for point in points if point == path or point.startswith(f"{path}/"))
+        yield from (point for point in points if is_below(point, path))
 
 
 def _plain(field: bytes) -> bytes:

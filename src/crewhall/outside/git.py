@@ -23,6 +23,7 @@ from functools import cache
 from crewhall.errors import Failure, InvalidInput, InvalidState, LimitExceeded, TimedOut, Unavailable
 from crewhall.outside.hostile_repository import refuse_planted
 from crewhall.outside.run import Ended, run
+from crewhall.paths import is_below
 from crewhall.stop import Stop
 
 LEAST_GIT = (2, 31)  # from which on it lists locks of worktrees, without which a half-made one looks like any other
@@ -174,8 +175,8 @@ def open_repository(path: str, stop: Stop | None = None, seconds: float = 300.0)
     absolute, is_inside, is_bare, shared = _facts(path, stop)
     git_dir = os.path.realpath(absolute)
     common = os.path.realpath(os.path.join(path, shared))
-    own = common if _is_in(git_dir, common) else git_dir
-    if _is_in(os.path.realpath(path), git_dir):  # no `.git` led here
+    own = common if is_below(git_dir, common) else git_dir
+    if is_below(os.path.realpath(path), git_dir):  # no `.git` led here
         refuse_planted(own)
     repo = GitRepository(common, common, stop, seconds)
     if git_dir != common:
@@ -190,10 +191,6 @@ def open_repository(path: str, stop: Stop | None = None, seconds: float = 300.0)
     if repo.commit_of("HEAD") is None and not repo.text("for-each-ref", "--count=1"):
         raise InvalidState(f"the repository at {root} has no commit", hint="Commit something in it first.")
     return replace(repo, root=_real_text(root, "the path of the repository"))
-
-
-def _is_in(path: str, directory: str) -> bool:
-    return path == directory or path.startswith(f"{directory}/")
 
 
 def _real_text(name: str, what: str) -> str:

@@ -20,6 +20,7 @@ from crewhall.outside.disk import delete, refuse_mounts
 from crewhall.outside.git import GitRepository, lock
 from crewhall.outside.saving import git_dir_of, is_kept, keep_under, namespace, save_staged, save_work
 from crewhall.outside.worktrees import GitWorktree, at, clear_half_made, forget, trash_of, true_path, worktrees
+from crewhall.paths import is_below
 
 SAVES = 3  # of what was moved aside, before it is said that somebody goes on writing there
 HOME = "-worktrees"  # how a directory ends that is made for worktrees, and goes with the last of them
@@ -111,7 +112,7 @@ def _refuse_busy(path: str) -> None:
         with contextlib.suppress(OSError):
             where = os.readlink(link)
             process = os.path.dirname(link)
-            if (where == path or where.startswith(f"{path}/")) and not _is_of_our_git(process):
+            if is_below(where, path) and not _is_of_our_git(process):
                 with open(f"{process}/comm", encoding="utf-8", errors="replace") as file:
                     name = file.read().strip()
                 raise InvalidState(

@@ -58,6 +58,12 @@ class Tx:
     work: Work | None = None
     pending: list[Row] = field(default_factory=list)
 
+    @property
+    def now(self) -> int:
+        """The time of what is written here."""
+        assert self.work is not None, "only writing transactions have a time"
+        return self.work.now
+
     def one(self, name: str, /, **params: Any) -> Row | None:
         """The query's row, or None."""
         row: Row | None = self._execute(name, params).fetchone()

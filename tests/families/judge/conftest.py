@@ -1,4 +1,4 @@
-"""Halls whose judge is the stand-in: on SQLite unless a test asks for both databases."""
+"""Halls whose judge is the fake Claude: on SQLite unless a test asks for both databases."""
 
 import json
 import shutil
@@ -11,7 +11,7 @@ import pytest
 from crewhall.app import Hub
 from crewhall.families.all import registry
 from tests.conftest import Clock, Live, settings_for
-from tests.families.judge.court import CONTRACT, SECRET, Court, command_for
+from tests.families.judge.judge_site import CONTRACT, SECRET, JudgeSite, command_for
 from tests.outside.repos import commit, fingerprint, git
 
 
@@ -39,7 +39,7 @@ def model_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """Where the stand-in finds its scripts, and leaves its notes."""
+    """Where the fake Claude finds its scripts and leaves its notes."""
     (tmp_path / "stage").mkdir()
     return tmp_path / "stage"
 
@@ -50,40 +50,42 @@ def command(place: Path) -> list[str]:
 
 
 @pytest.fixture
-def court_in(model_tree: Path, tmp_path: Path, place: Path) -> Iterator[Callable[..., Court]]:
-    """Courts, each with a tree and a script of its own: `court_in(hub, "one")`."""
-    made: list[Court] = []
+def site_in(model_tree: Path, tmp_path: Path, place: Path) -> Iterator[Callable[..., JudgeSite]]:
+    """Judge sites, each with a tree and a script of its own: `site_in(hub, "one")`."""
+    sites: list[JudgeSite] = []
 
-    def make(hub: Hub, name: str = "tree") -> Court:
-        made.append(Court.at(hub, tmp_path / name, place / name, model_tree))
-        return made[-1]
+    def make(hub: Hub, name: str = "tree") -> JudgeSite:
+        sites.append(JudgeSite.at(hub, tmp_path / name, place / name, model_tree))
+        return sites[-1]
 
     yield make
-    for court in made:
-        court.cli.close()
+    for site in sites:
+        site.cli.close()
 
 
 @pytest.fixture
-def court(make_hub: Callable[..., Hub], clock: Clock, court_in: Callable[..., Court], command: list[str]) -> Court:
-    return court_in(make_hub(clock=clock, judge__command=command))
+def site(
+    make_hub: Callable[..., Hub], clock: Clock, site_in: Callable[..., JudgeSite], command: list[str]
+) -> JudgeSite:
+    return site_in(make_hub(clock=clock, judge__command=command))
 
 
 @pytest.fixture(scope="module")
-def sitting(tmp_path_factory: pytest.TempPathFactory, sqlite_file: Path, model_tree: Path) -> Iterator[Court]:
-    """A court for all tests of a module that ask anew each time, and leave the tree as it was."""
-    base = tmp_path_factory.mktemp("sitting")
+def shared_site(tmp_path_factory: pytest.TempPathFactory, sqlite_file: Path, model_tree: Path) -> Iterator[JudgeSite]:
+    """One site for all tests of a module; they ask with `fresh` and leave the tree as it was."""
+    base = tmp_path_factory.mktemp("shared")
     (base / "stage").mkdir()
     file = shutil.copy(sqlite_file, str(base / "hall.db"))
     hub = Hub(settings_for(file, base / "home", judge__command=command_for(base / "stage")), registry())
-    court = Court.at(hub, base / "tree", base / "stage" / "tree", model_tree)
-    yield court
-    court.cli.close()
+    site = JudgeSite.at(hub, base / "tree", base / "stage" / "tree", model_tree)
+    yield site
+    site.cli.close()
     hub.close()
 
 
 @pytest.fixture
-def courthouse(serve: Callable[..., Live], command: list[str]) -> Callable[..., Live]:
-    """A live hub with the stand-in as its judge."""
+def live_judge(serve: Callable[..., Live], command: list[str]) -> Callable[..., Live]:
+    """A live hub with the fake Claude as its judge."""
 
     def start(**more: Any) -> Live:
         return serve(judge__command=command, **more)
@@ -92,17 +94,17 @@ def courthouse(serve: Callable[..., Live], command: list[str]) -> Callable[..., 
 
 
 @pytest.fixture
-def outside(court: Court, tmp_path: Path) -> Iterator[Path]:
+def outside(site: JudgeSite, tmp_path: Path) -> Iterator[Path]:
     """A directory beside the tree, with files as in it, and links that lead there; it stays as it is."""
     place = tmp_path / "outside"
     (place / "src").mkdir(parents=True)
-    told = json.loads((court.root / CONTRACT).read_text()) | {"changed_files": ["src/a.py"], "note": SECRET}
+    contract = json.loads((site.root / CONTRACT).read_text()) | {"changed_files": ["src/a.py"], "note": SECRET}
     for name in ("file.json", "src/a.py"):
-        (place / name).write_text(json.dumps(told))
-    (court.root / "out").symlink_to(place, target_is_directory=True)
-    (court.root / "up").symlink_to("..", target_is_directory=True)
-    (court.root / "file.json").symlink_to(place / "file.json")
-    (court.root / "far.json").symlink_to("../outside/file.json")
+        (place / name).write_text(json.dumps(contract))
+    (site.root / "out").symlink_to(place, target_is_directory=True)
+    (site.root / "up").symlink_to("..", target_is_directory=True)
+    (site.root / "file.json").symlink_to(place / "file.json")
+    (site.root / "far.json").symlink_to("../outside/file.json")
     before = fingerprint(place)
     yield place
     assert fingerprint(place) == before

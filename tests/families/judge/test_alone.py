@@ -13,27 +13,27 @@ import pytest
 from crewhall.app import Hub
 from tests.edges.program import PASSED_ON
 from tests.edges.ways import CREWHALL
-from tests.families.judge.court import CONTRACT, Court, command_for, rules
+from tests.families.judge.judge_site import CONTRACT, JudgeSite, command_for, rules
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.mark.skipif(shutil.which("setpriv", path=os.defpath) is None, reason="it comes with util-linux")
 def test_a_command_that_is_ended_takes_its_cli_along(
-    make_hub: Callable[..., Hub], court_in: Callable[..., Court], place: Path, tmp_path: Path
+    make_hub: Callable[..., Hub], site_in: Callable[..., JudgeSite], place: Path, tmp_path: Path
 ) -> None:
     hub, commands = make_hub(), []
     for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL):
-        court = court_in(hub, number.name)
-        court.cli.plays(rules(waits="ever"))
+        site = site_in(hub, number.name)
+        site.cli.plays(rules(waits="ever"))
         told = {"CREWHALL_HOME": str(tmp_path / "home"), "CREWHALL_JUDGE_COMMAND": shlex.join(command_for(place))}
         words = [CREWHALL, "judge", "review", "--contract-path", CONTRACT]
         null = subprocess.DEVNULL
-        process = subprocess.Popen(words, cwd=court.root, env=PASSED_ON | told, stdout=null, stderr=null)
-        commands.append((number, court, process))
-    for number, court, command in commands:
-        court.cli.wait_for()
+        process = subprocess.Popen(words, cwd=site.root, env=PASSED_ON | told, stdout=null, stderr=null)
+        commands.append((number, site, process))
+    for number, site, command in commands:
+        site.cli.wait_for()
         command.send_signal(number)
         assert command.wait(10) != 0
-        court.cli.wait_until_gone(5)
-        assert court.handed() == [], number
+        site.cli.wait_until_gone(5)
+        assert site.report_names() == [], number

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crewhall.families.judge.model import FINDINGS, LETTERS, Audit, Decision, Ruling, Validation, Verdict
-from crewhall.families.judge.rules_answer import LONGEST, Unreadable, ruling_in
+from crewhall.families.judge.model import FINDING_CHARACTERS, FINDINGS, Audit, Decision, Ruling, Validation, Verdict
+from crewhall.families.judge.rules_answer import LONGEST, UnreadableAnswer, ruling_in
 from crewhall.outside.strict_json import strict_json
 from tests.sizes import size
 
@@ -19,14 +19,14 @@ FAIL: dict[str, Any] = PASS | {"verdict": "FAIL", "blocking_issues": [POINT]}
 SAYS_PASS, SAYS_FAIL = json.dumps(PASS), json.dumps(FAIL)
 
 
-def heard(text: str, shape: type[Ruling] = Verdict, task_id: str = "T-1") -> Ruling:
+def parse(text: str, shape: type[Ruling] = Verdict, task_id: str = "T-1") -> Ruling:
     return ruling_in(text, shape, task_id)
 
 
 def why(text: str, shape: type[Ruling] = Verdict) -> str:
-    with pytest.raises(Unreadable) as refused:
-        heard(text, shape)
-    return str(refused.value)
+    with pytest.raises(UnreadableAnswer) as refusal:
+        parse(text, shape)
+    return str(refusal.value)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def why(text: str, shape: type[Ruling] = Verdict) -> str:
     ],
 )
 def test_one_ruling_is_heard_whatever_is_around_it(text: str) -> None:
-    ruling = heard(text)
+    ruling = parse(text)
     assert isinstance(ruling, Verdict) and (ruling.word, ruling.task_id) == ("FAIL", "T-1")
     assert [point.model_dump() for point in ruling.blocking_issues] == [POINT]
 
@@ -74,7 +74,7 @@ NONE = {
     "issues as numbers": (json.dumps(FAIL | {"blocking_issues": [1]}), "blocking_issues.0"),
     "an empty issue": (json.dumps(FAIL | {"blocking_issues": [""]}), "blocking_issues.0.issue"),
     "too many issues": (json.dumps(FAIL | {"blocking_issues": ["x"] * (FINDINGS + 1)}), "blocking_issues"),
-    "too long a summary": (json.dumps(PASS | {"summary": "x" * (LETTERS + 1)}), "summary"),
+    "too long a summary": (json.dumps(PASS | {"summary": "x" * (FINDING_CHARACTERS + 1)}), "summary"),
     "half a letter": (json.dumps(PASS | {"summary": "\ud800"}), "summary"),
     "a name twice": (SAYS_FAIL[:-1] + ', "verdict": "PASS"}', "is no JSON object"),
     "a name twice, deep": (SAYS_PASS[:-1] + ', "more": {"a": 1, "a": 2}}', "is no JSON object"),
@@ -151,13 +151,13 @@ POLITE = [
 @pytest.mark.parametrize("good", GOOD)
 def test_a_good_ruling_with_words_around_it_may_be_a_quotation(good: str) -> None:
     for alone in POLITE:
-        assert heard(alone.replace("{}", good), GOOD[good]).is_good
+        assert parse(alone.replace("{}", good), GOOD[good]).is_good
     for around in AROUND:
         assert "more beside that" in why(around.replace("{}", good), GOOD[good]), around
 
 
 def test_prose_around_a_bad_ruling_is_fine() -> None:
-    assert heard(f"I do not let it pass: {SAYS_FAIL}. It fails.").word == "FAIL"
+    assert parse(f"I do not let it pass: {SAYS_FAIL}. It fails.").word == "FAIL"
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_prose_around_a_bad_ruling_is_fine() -> None:
     ],
 )
 def test_findings_in_other_words_are_taken_as_they_are_meant(told: Any, point: dict[str, Any]) -> None:
-    ruling = heard(json.dumps(FAIL | {"blocking_issues": [told], "suggestions": [told]}))
+    ruling = parse(json.dumps(FAIL | {"blocking_issues": [told], "suggestions": [told]}))
     assert isinstance(ruling, Verdict)
     assert [one.model_dump() for one in (*ruling.blocking_issues, *ruling.suggestions)] == [point, point]
 
@@ -192,7 +192,7 @@ WRONG: list[Any] = [None, 1, [1], {}, ""]
     ],
 )
 def test_the_other_rulings_have_shapes_of_their_own(shape: type[Ruling], told: dict[str, Any], word: str) -> None:
-    assert heard(json.dumps(told), shape).word == word
+    assert parse(json.dumps(told), shape).word == word
     for name in told.keys() - {"summary"}:
         for wrong in WRONG:
             assert name in why(json.dumps(told | {name: wrong}), shape)
@@ -209,9 +209,9 @@ TEXT = st.lists(ATOM | st.sampled_from(PIECES) | st.text(max_size=4), max_size=9
 @given(TEXT)
 def test_whatever_is_said_a_ruling_is_literally_in_it(text: str) -> None:
     try:
-        ruling = heard(text)
-    except Unreadable as refused:
-        assert str(refused)
+        ruling = parse(text)
+    except UnreadableAnswer as refusal:
+        assert str(refusal)
         return
     starts = [start for start, letter in enumerate(text) if letter == "{"]
     objects = [one for start in starts if (one := _object(text, start)) is not None]
@@ -237,8 +237,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
 @given(st.fixed_dictionaries({}, optional=FIELDS))
 def test_nothing_but_a_whole_pass_is_a_pass(told: dict[str, Any]) -> None:
     try:
-        word = heard(json.dumps(told)).word
-    except Unreadable:
+        word = parse(json.dumps(told)).word
+    except UnreadableAnswer:
         word = None
     wanted = {"task_id": "T-1", "verdict": "PASS", "blocking_issues": []}
     assert (word == "PASS") == (wanted.items() <= told.items() and told.get("summary", "") is not None)

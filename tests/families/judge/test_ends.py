@@ -15,7 +15,7 @@ from tests.conftest import Live, eventually
 from tests.edges.stdio import Stdio, hall_of
 from tests.edges.ways import META, MODERN
 from tests.edges.wire import http, mcp_headers
-from tests.families.judge.court import CONTRACT, FILES, Act, Court, Meanwhile, result, ruling
+from tests.families.judge.judge_site import CONTRACT, FILES, Act, BackgroundCall, JudgeSite, result, ruling
 
 pytestmark = pytest.mark.slow
 
@@ -30,15 +30,15 @@ KINDS: dict[str, Act] = {
     "deaf with strays": {"waits": "ever", "deaf": True, "strays": 2},
     "writing in the end": {"waits": "ever", "on_term": LATE},
 }
-CourtIn = Callable[..., Court]
+SiteIn = Callable[..., JudgeSite]
 
 
-def courts_of(hub: Hub, court_in: CourtIn) -> list[Court]:
-    courts = [court_in(hub, name) for name in KINDS]
-    for court, act in zip(courts, KINDS.values(), strict=True):
-        court.leave(word="PASS")
-        court.cli.plays(act)
-    return courts
+def sites_of(hub: Hub, site_in: SiteIn) -> list[JudgeSite]:
+    sites = [site_in(hub, name) for name in KINDS]
+    for site, act in zip(sites, KINDS.values(), strict=True):
+        site.leave_reports(word="PASS")
+        site.cli.plays(act)
+    return sites
 
 
 def is_idle(hub: Hub) -> bool:
@@ -46,80 +46,80 @@ def is_idle(hub: Hub) -> bool:
 
 
 def test_a_review_whose_time_is_over_leaves_nothing_behind(
-    make_hub: Callable[..., Hub], court_in: CourtIn, command: list[str]
+    make_hub: Callable[..., Hub], site_in: SiteIn, command: list[str]
 ) -> None:
     hub = make_hub(judge__command=command, judge__at_once=len(KINDS))
-    courts = courts_of(hub, court_in)
-    calls = [Meanwhile(court.review, timeout_seconds=1) for court in courts]
-    for name, court, call in zip(KINDS, courts, calls, strict=True):
-        answer = call.over()
-        assert (court.cli.left(), court.handed()) == ([], []), name
+    sites = sites_of(hub, site_in)
+    calls = [BackgroundCall(site.review, timeout_seconds=1) for site in sites]
+    for name, site, call in zip(KINDS, sites, calls, strict=True):
+        answer = call.wait()
+        assert (site.cli.processes_left(), site.report_names()) == ([], []), name
         assert (answer["success"], answer["timed_out"], answer["error"]) == (False, True, "timed_out"), name
         assert (answer["verdict"], answer["report_json_path"]) == (None, None)
         assert 1000 <= answer["duration_ms"] <= 1000 + AT_MOST * 1000, name
-        stored = court.report(answer)
+        stored = site.report(answer)
         assert (stored["error"], stored["verdict"]) == ("timed_out", None) and "within 1 s" in stored["text"]
     assert is_idle(hub)
 
 
 def test_a_cancelled_review_leaves_nothing_behind(
-    make_hub: Callable[..., Hub], court_in: CourtIn, command: list[str]
+    make_hub: Callable[..., Hub], site_in: SiteIn, command: list[str]
 ) -> None:
     hub = make_hub(judge__command=command, judge__at_once=len(KINDS))
-    courts = courts_of(hub, court_in)
-    calls = [Meanwhile(court.review) for court in courts]
-    for court in courts:
-        court.cli.wait_for()
-        assert court.cli.left() and court.handed() == [], "what is old is gone as soon as it is asked"
+    sites = sites_of(hub, site_in)
+    calls = [BackgroundCall(site.review) for site in sites]
+    for site in sites:
+        site.cli.wait_for()
+        assert site.cli.processes_left() and site.report_names() == [], "what is old is gone as soon as it is asked"
     end = time.monotonic() + AT_MOST
     for call in calls:
         call.stop.cancel()
-    for name, court, call in zip(KINDS, courts, calls, strict=True):
-        court.cli.wait_until_gone(end - time.monotonic())
-        assert call.failed().code == "CANCELLED"
-        assert court.handed() == [], name
-    assert courts[0].reports()["spent"]["reports"] == 0
+    for name, site, call in zip(KINDS, sites, calls, strict=True):
+        site.cli.wait_until_gone(end - time.monotonic())
+        assert call.wait_for_failure().code == "CANCELLED"
+        assert site.report_names() == [], name
+    assert sites[0].reports()["spent"]["reports"] == 0
     assert is_idle(hub)
 
 
-def test_a_verdict_after_the_end_is_none(court: Court) -> None:
+def test_a_verdict_after_the_end_is_none(site: JudgeSite) -> None:
     """It says PASS when it is asked to end, on its standard output and in the files."""
-    court.cli.plays({"writes": LATE, "out": SAID, "waits": "go", "code": 0})
-    call = Meanwhile(court.review)
-    court.cli.wait_for()
+    site.cli.plays({"writes": LATE, "out": SAID, "waits": "go", "code": 0})
+    call = BackgroundCall(site.review)
+    site.cli.wait_for()
     call.stop.cancel()
-    court.cli.go()
-    assert call.failed().code == "CANCELLED"
-    assert (court.handed(), court.reports()["reports"]) == ([], [])
+    site.cli.go()
+    assert call.wait_for_failure().code == "CANCELLED"
+    assert (site.report_names(), site.reports()["reports"]) == ([], [])
 
 
-def test_a_program_that_the_cli_leaves_behind_ends_with_a_good_review(court: Court) -> None:
-    court.cli.plays({"out": SAID, "strays": 2})
-    assert court.review()["verdict"] == "PASS"
-    assert len(court.cli.journal("stray")) == 2 and court.cli.left() == []
+def test_a_program_that_the_cli_leaves_behind_ends_with_a_good_review(site: JudgeSite) -> None:
+    site.cli.plays({"out": SAID, "strays": 2})
+    assert site.review()["verdict"] == "PASS"
+    assert len(site.cli.journal("stray")) == 2 and site.cli.processes_left() == []
 
 
 @pytest.fixture
-def by_mcp(courthouse: Callable[..., Live], court_in: CourtIn) -> tuple[Live, list[Court]]:
+def by_mcp(live_judge: Callable[..., Live], site_in: SiteIn) -> tuple[Live, list[JudgeSite]]:
     """A live hub with three trees, in which reviews wait for ever."""
-    live = courthouse(judge__at_once=3, tool__progress="200ms", server__shutdown_seconds="50ms")
-    courts = [court_in(live.hub, name) for name in ("one", "two", "three")]
-    for court in courts:
-        court.cli.plays(KINDS["with strays"])
-        live.hub.call("repository_register", {"path": str(court.root)}, OPERATOR)
-    return live, courts
+    live = live_judge(judge__at_once=3, tool__progress="200ms", server__shutdown_seconds="50ms")
+    sites = [site_in(live.hub, name) for name in ("one", "two", "three")]
+    for site in sites:
+        site.cli.plays(KINDS["with strays"])
+        live.hub.call("repository_register", {"path": str(site.root)}, OPERATOR)
+    return live, sites
 
 
-def asked_by_stdio(live: Live, court: Court) -> tuple[Stdio, Any]:
+def asked_by_stdio(live: Live, site: JudgeSite) -> tuple[Stdio, Any]:
     """A bridge whose client has asked for a review that has begun, and the request's id."""
-    words = ("--families", "judge", "--directory", str(court.root))
+    words = ("--families", "judge", "--directory", str(site.root))
     client = Stdio(live.hub.settings.home, *words, **hall_of(live))
     request = client.send("tools/call", name="claude_review", arguments={"contract_path": CONTRACT})
-    court.cli.wait_for()
+    site.cli.wait_for()
     return client, request
 
 
-def test_a_client_that_cancels_or_leaves_ends_its_review(by_mcp: tuple[Live, list[Court]]) -> None:
+def test_a_client_that_cancels_or_leaves_ends_its_review(by_mcp: tuple[Live, list[JudgeSite]]) -> None:
     live, (cancelling, dying, dropping) = by_mcp
     first, request = asked_by_stdio(live, cancelling)
     second, _ = asked_by_stdio(live, dying)
@@ -131,30 +131,30 @@ def test_a_client_that_cancels_or_leaves_ends_its_review(by_mcp: tuple[Live, lis
         dropping.cli.wait_for()
     first.notify("notifications/cancelled", requestId=request)
     second.kill()
-    for court in (cancelling, dying, dropping):
-        court.cli.wait_until_gone(AT_MOST)
+    for site in (cancelling, dying, dropping):
+        site.cli.wait_until_gone(AT_MOST)
     eventually(lambda: is_idle(live.hub))
     assert live.hub.call("judge_report_list", {}, OPERATOR)["reports"] == []
     assert {tool["name"] for tool in first.ask("tools/list")["result"]["tools"]} >= {"claude_judge_review"}
     first.kill()
 
 
-def test_a_hub_that_stops_takes_its_reviews_along(by_mcp: tuple[Live, list[Court]]) -> None:
-    live, (court, *_) = by_mcp
+def test_a_hub_that_stops_takes_its_reviews_along(by_mcp: tuple[Live, list[JudgeSite]]) -> None:
+    live, (site, *_) = by_mcp
     url = f"{live.url}/api/v1/judge/review"
 
     def ask(**_: Any) -> dict[str, Any]:
-        body: dict[str, Any] = http.post(url, json={"contract_path": str(court.root / CONTRACT)}).json()
+        body: dict[str, Any] = http.post(url, json={"contract_path": str(site.root / CONTRACT)}).json()
         return body
 
-    call = Meanwhile(ask)
-    court.cli.wait_for()
+    call = BackgroundCall(ask)
+    site.cli.wait_for()
     live.stop()
-    assert call.over()["code"] == "CANCELLED"
-    assert court.cli.left() == [] and court.handed() == []
+    assert call.wait()["code"] == "CANCELLED"
+    assert site.cli.processes_left() == [] and site.report_names() == []
 
 
-def test_a_directory_that_went_away_does_not_hide_what_happened(court: Court, tmp_path: Path) -> None:
-    court.leave("reports")
-    court.cli.plays({"moves": {"reports": str(tmp_path / "gone")}, "code": 3})
-    assert court.review(report_dir="reports")["error"] == "exit code 3"
+def test_a_directory_that_went_away_does_not_hide_what_happened(site: JudgeSite, tmp_path: Path) -> None:
+    site.leave_reports("reports")
+    site.cli.plays({"moves": {"reports": str(tmp_path / "gone")}, "code": 3})
+    assert site.review(report_dir="reports")["error"] == "exit code 3"

@@ -8,7 +8,7 @@ import pytest
 from crewhall.app import Hub
 from crewhall.errors import Failure
 from tests.conftest import Agent
-from tests.families.judge.court import CONTRACT, Court, Meanwhile, on_both, rules, says
+from tests.families.judge.judge_site import CONTRACT, BackgroundCall, JudgeSite, on_both, rules, says
 from tests.families.work.claiming import broken, claim, happened, job, registered
 from tests.families.work.halls import WORDS
 
@@ -17,167 +17,168 @@ pytestmark = pytest.mark.slow
 HALT = "CRITICAL_HALT"
 
 
-def reviewed(court: Court, task_id: str = "T-1", word: str = HALT, **contract: Any) -> dict[str, Any]:
-    court.contract(task_id=task_id, **contract)
-    court.cli.plays(rules(word, task_id))
-    return court.review()
+def review(site: JudgeSite, task_id: str = "T-1", word: str = HALT, **contract: Any) -> dict[str, Any]:
+    site.contract(task_id=task_id, **contract)
+    site.cli.plays(rules(word, task_id))
+    return site.review()
 
 
-def status(court: Court, workflow: str) -> str:
-    found: str = court.ask("workflow_get", id=workflow)["status"]
+def status(site: JudgeSite, workflow: str) -> str:
+    found: str = site.ask("workflow_get", id=workflow)["status"]
     return found
 
 
 @on_both
 @pytest.mark.parametrize(("names", "before"), [("task", "in_progress"), ("workflow", "ready"), ("task", "failed")])
-def test_a_critical_halt_stops_the_workflow(court: Court, names: str, before: str) -> None:
-    work = job(court.hub, "one", "two")
-    ada, bob = registered(court.hub, "ada"), registered(court.hub, "bob")
+def test_a_critical_halt_stops_the_workflow(site: JudgeSite, names: str, before: str) -> None:
+    work = job(site.hub, "one", "two")
+    ada, bob = registered(site.hub, "ada"), registered(site.hub, "bob")
     if before == "in_progress":
-        claim(court.hub, work.tasks["one"], ada)
+        claim(site.hub, work.tasks["one"], ada)
     if before == "failed":
-        moved("in_progress", "failed")(court, work.id, work.task)
-    answer = reviewed(court, work.task) if names == "task" else reviewed(court, workflow_id=work.id)
+        move_through("in_progress", "failed")(site, work.id, work.task)
+    answer = review(site, work.task) if names == "task" else review(site, workflow_id=work.id)
     assert (answer["verdict"], answer["workflow_id"], answer["workflow_paused"]) == (HALT, work.id, True)
-    stored = court.report(answer)
+    stored = site.report(answer)
     assert (stored["workflow_id"], stored["task_id"]) == (work.id, work.task if names == "task" else "T-1")
-    halted = court.ask("workflow_get", id=work.id)
+    halted = site.ask("workflow_get", id=work.id)
     assert halted["status"] == "paused" and answer["report_id"] in halted["status_reason"]
     assert HALT in halted["status_reason"] and answer["task_id"] in halted["status_reason"]
-    assert court.refused("task_claim", task_id=work.tasks["two"], agent_id=bob).code == "INVALID_STATE"
-    assert court.ask("task_get_available", agent_id=bob)["tasks"] == []
-    assert happened(court.hub, work.id)[-1] == ("workflow.updated", "operator", before, "paused")
-    assert happened(court.hub, answer["report_id"]) == [("report.made", "operator", None, HALT)]
-    assert court.reports(workflow_id=work.id, verdict=HALT)["spent"]["reports"] == 1
+    assert site.refusal("task_claim", task_id=work.tasks["two"], agent_id=bob).code == "INVALID_STATE"
+    assert site.ask("task_get_available", agent_id=bob)["tasks"] == []
+    assert happened(site.hub, work.id)[-1] == ("workflow.updated", "operator", before, "paused")
+    assert happened(site.hub, answer["report_id"]) == [("report.made", "operator", None, HALT)]
+    assert site.reports(workflow_id=work.id, verdict=HALT)["spent"]["reports"] == 1
 
 
-def completed(court: Court, workflow: str, task: str) -> None:
+def complete(site: JudgeSite, workflow: str, task: str) -> None:
     for step in ("in_progress", "completed"):
-        court.ask("task_update_status", id=task, status=step, **WORDS.get(step, {}))
-    court.ask("workflow_update_status", id=workflow, status="completed")
+        site.ask("task_update_status", id=task, status=step, **WORDS.get(step, {}))
+    site.ask("workflow_update_status", id=workflow, status="completed")
 
 
-def moved(*steps: str) -> Callable[[Court, str, str], None]:
-    def move(court: Court, workflow: str, task: str) -> None:
+def move_through(*steps: str) -> Callable[[JudgeSite, str, str], None]:
+    def move(site: JudgeSite, workflow: str, task: str) -> None:
         for step in steps:
-            court.ask("workflow_update_status", id=workflow, status=step)
+            site.ask("workflow_update_status", id=workflow, status=step)
 
     return move
 
 
-STATES: dict[str, Callable[[Court, str, str], None]] = {
-    "paused": moved("in_progress", "paused"),
-    "abandoned": moved("abandoned"),
-    "completed": completed,
+STATES: dict[str, Callable[[JudgeSite, str, str], None]] = {
+    "paused": move_through("in_progress", "paused"),
+    "abandoned": move_through("abandoned"),
+    "completed": complete,
 }
 
 
-def test_a_workflow_that_nobody_works_on_is_left_as_it_is(court: Court) -> None:
+def test_a_workflow_that_nobody_works_on_is_left_as_it_is(site: JudgeSite) -> None:
     for state, move in STATES.items():
-        work = job(court.hub)
-        move(court, work.id, work.task)
-        before = court.ask("workflow_get", id=work.id)
-        answer = reviewed(court, work.task)
+        work = job(site.hub)
+        move(site, work.id, work.task)
+        before = site.ask("workflow_get", id=work.id)
+        answer = review(site, work.task)
         assert (answer["verdict"], answer["workflow_paused"]) == (HALT, False)
-        assert court.ask("workflow_get", id=work.id) == before and before["status"] == state
-    planned = court.ask("workflow_create", name="w", source_type="prompt", source_content="x")["id"]
-    assert reviewed(court, workflow_id=planned)["workflow_paused"] is False
-    assert status(court, planned) == "planning"
+        assert site.ask("workflow_get", id=work.id) == before and before["status"] == state
+    planned = site.ask("workflow_create", name="w", source_type="prompt", source_content="x")["id"]
+    assert review(site, workflow_id=planned)["workflow_paused"] is False
+    assert status(site, planned) == "planning"
 
 
-def test_no_other_verdict_stops_anything(court: Court) -> None:
-    work = job(court.hub)
+def test_no_other_verdict_stops_anything(site: JudgeSite) -> None:
+    work = job(site.hub)
     for word in ("PASS", "CONDITIONAL", "FAIL"):
-        answer = reviewed(court, work.task, word)
+        answer = review(site, work.task, word)
         assert (answer["workflow_id"], answer["workflow_paused"]) == (work.id, False)
-    court.cli.plays(says(HALT), {"out": "CRITICAL_HALT", "code": 1})
-    assert [court.review(fresh=True)["workflow_paused"] for _ in range(2)] == [False, False]
-    assert status(court, work.id) == "ready"
+    site.cli.plays(says(HALT), {"out": "CRITICAL_HALT", "code": 1})
+    assert [site.review(fresh=True)["workflow_paused"] for _ in range(2)] == [False, False]
+    assert status(site, work.id) == "ready"
 
 
-def test_a_contract_that_names_nothing_of_the_hall_stops_nothing(court: Court) -> None:
-    work = job(court.hub)
-    answer = reviewed(court)
+def test_a_contract_that_names_nothing_of_the_hall_stops_nothing(site: JudgeSite) -> None:
+    work = job(site.hub)
+    answer = review(site)
     assert (answer["verdict"], answer["workflow_id"], answer["workflow_paused"]) == (HALT, None, False)
-    assert status(court, work.id) == "ready"
+    assert status(site, work.id) == "ready"
 
 
-def test_a_contract_that_is_wrong_about_the_hall_is_refused(court: Court) -> None:
-    one, other = job(court.hub), job(court.hub)
+def test_a_contract_that_is_wrong_about_the_hall_is_refused(site: JudgeSite) -> None:
+    one, other = job(site.hub), job(site.hub)
     wrong = [
         ({"workflow_id": "wf_nowhere"}, "wf_nowhere"),
         ({"task_id": one.task, "workflow_id": other.id}, one.id),
         ({"task_id": one.task, "workflow_id": "wf_nowhere"}, "wf_nowhere"),
     ]
     for contract, named in wrong:
-        court.contract(**contract)
-        failure = court.refused()
+        site.contract(**contract)
+        failure = site.refusal()
         assert failure.code == "INVALID_INPUT" and named in failure.message
         given = {"contract_path": CONTRACT, "rebuttal_path": CONTRACT, "judge_report_path": CONTRACT}
-        assert court.refused("claude_resolve_conflict", **given).code == "INVALID_INPUT"
-    assert (court.cli.runs(), court.reports()["reports"]) == ([], [])
-    court.contract(task_id=one.task, workflow_id=one.id)
-    court.cli.plays(rules("PASS", one.task))
-    assert court.review()["workflow_id"] == one.id
+        assert site.refusal("claude_resolve_conflict", **given).code == "INVALID_INPUT"
+    assert (site.cli.runs(), site.reports()["reports"]) == ([], [])
+    site.contract(task_id=one.task, workflow_id=one.id)
+    site.cli.plays(rules("PASS", one.task))
+    assert site.review()["workflow_id"] == one.id
 
 
 @on_both
-def test_a_halt_that_is_kept_halts_again(court: Court) -> None:
-    work = job(court.hub)
-    first = reviewed(court, work.task)
-    court.ask("workflow_update_status", id=work.id, status="in_progress", reason="looked at it")
-    again = court.review()
+def test_a_halt_that_is_kept_halts_again(site: JudgeSite) -> None:
+    work = job(site.hub)
+    first = review(site, work.task)
+    site.ask("workflow_update_status", id=work.id, status="in_progress", reason="looked at it")
+    again = site.review()
     assert (again["cached"], again["workflow_paused"], again["report_id"]) == (True, True, first["report_id"])
-    halted = court.ask("workflow_get", id=work.id)
+    halted = site.ask("workflow_get", id=work.id)
     assert halted["status"] == "paused" and first["report_id"] in halted["status_reason"]
-    assert court.review()["workflow_paused"] is False, "it is paused already"
+    assert site.review()["workflow_paused"] is False, "it is paused already"
 
 
-def test_a_person_decides_how_it_goes_on(court: Court) -> None:
-    work = job(court.hub)
-    reviewed(court, work.task)
-    for agent in (Agent(court.hub, "ada"), Agent(court.hub, "cora", "coordinator")):
+def test_a_person_decides_how_it_goes_on(site: JudgeSite) -> None:
+    work = job(site.hub)
+    review(site, work.task)
+    for agent in (Agent(site.hub, "ada"), Agent(site.hub, "cora", "coordinator")):
         for word in ("in_progress", "abandoned"):
-            with pytest.raises(Failure) as refused:
+            with pytest.raises(Failure) as refusal:
                 agent.call("workflow_update_status", id=work.id, status=word)
-            assert refused.value.code == "FORBIDDEN" and "operator" in refused.value.hint
-    assert status(court, work.id) == "paused"
-    court.ask("workflow_update_status", id=work.id, status="in_progress")
-    assert status(court, work.id) == "in_progress"
+            assert refusal.value.code == "FORBIDDEN" and "operator" in refusal.value.hint
+    assert status(site, work.id) == "paused"
+    site.ask("workflow_update_status", id=work.id, status="in_progress")
+    assert status(site, work.id) == "in_progress"
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
 def test_halts_of_one_workflow_at_once_lose_no_verdict(
-    make_hub: Callable[..., Hub], court_in: Callable[..., Court], command: list[str]
+    make_hub: Callable[..., Hub], site_in: Callable[..., JudgeSite], command: list[str]
 ) -> None:
-    court = court_in(make_hub(judge__command=command, judge__at_once=6))
-    work = job(court.hub)
+    site = site_in(make_hub(judge__command=command, judge__at_once=6))
+    work = job(site.hub)
     for number in range(6):
-        court.contract(f"{number}.json", workflow_id=work.id)
-    court.cli.plays(rules(HALT, waits="go"))
+        site.contract(f"{number}.json", workflow_id=work.id)
+    site.cli.plays(rules(HALT, waits="go"))
     calls = [
-        Meanwhile(court.review, contract_path=f"{number}.json", report_dir=f"ignored/{number}") for number in range(6)
+        BackgroundCall(site.review, contract_path=f"{number}.json", report_dir=f"ignored/{number}")
+        for number in range(6)
     ]
-    court.cli.wait_for(6)
-    court.cli.go(6)
-    assert sorted(call.over()["workflow_paused"] for call in calls) == [False] * 5 + [True]
-    assert court.reports(workflow_id=work.id, verdict=HALT)["spent"]["reports"] == 6
+    site.cli.wait_for(6)
+    site.cli.go(6)
+    assert sorted(call.wait()["workflow_paused"] for call in calls) == [False] * 5 + [True]
+    assert site.reports(workflow_id=work.id, verdict=HALT)["spent"]["reports"] == 6
 
 
 @on_both
-def test_the_report_and_the_halt_are_kept_together_or_not_at_all(court: Court, database: str) -> None:
-    work = job(court.hub)
-    court.contract(task_id=work.task)
-    court.cli.plays(rules(HALT, work.task))
+def test_the_report_and_the_halt_are_kept_together_or_not_at_all(site: JudgeSite, database: str) -> None:
+    work = job(site.hub)
+    site.contract(task_id=work.task)
+    site.cli.plays(rules(HALT, work.task))
     with broken(database, "workflow", "UPDATE"), pytest.raises(Exception, match="refused by the test"):
-        court.review()
-    assert (court.reports()["reports"], court.handed(), status(court, work.id)) == ([], [], "ready")
-    assert court.review()["workflow_paused"]
+        site.review()
+    assert (site.reports()["reports"], site.report_names(), status(site, work.id)) == ([], [], "ready")
+    assert site.review()["workflow_paused"]
 
 
-def test_a_halt_holds_though_its_report_cannot_be_written(court: Court) -> None:
-    work = job(court.hub)
-    (court.root / "_handoff" / "JUDGE_REPORT.md").mkdir()
-    answer = reviewed(court, work.task)
+def test_a_halt_holds_though_its_report_cannot_be_written(site: JudgeSite) -> None:
+    work = job(site.hub)
+    (site.root / "_handoff" / "JUDGE_REPORT.md").mkdir()
+    answer = review(site, work.task)
     assert (answer["verdict"], answer["workflow_paused"], answer["report_md_path"]) == (HALT, True, None)
-    assert status(court, work.id) == "paused"
+    assert status(site, work.id) == "paused"

@@ -11,7 +11,7 @@ import pytest
 
 from crewhall.app import Hub
 from tests.conftest import Clock
-from tests.families.judge.court import CONTRACT, FILES, Court, on_both, rules, ruling, says
+from tests.families.judge.judge_site import CONTRACT, FILES, JudgeSite, on_both, rules, ruling, says
 from tests.outside.repos import commit, git
 
 pytestmark = pytest.mark.slow
@@ -20,29 +20,29 @@ Change = Callable[[Path], object]
 
 
 @on_both
-def test_the_same_question_costs_nothing(court: Court, clock: Clock) -> None:
-    court.cli.plays(rules("FAIL"))
-    first = court.review()
+def test_the_same_question_costs_nothing(site: JudgeSite, clock: Clock) -> None:
+    site.cli.plays(rules("FAIL"))
+    first = site.review()
     clock.advance(60)
     for name in FILES:
-        (court.root / "_handoff" / name).unlink()
-    again = court.review()
-    assert len(court.cli.runs()) == 1
+        (site.root / "_handoff" / name).unlink()
+    again = site.review()
+    assert len(site.cli.runs()) == 1
     free = {"cached": True, "input_tokens": 0, "output_tokens": 0, "cost_usd": 0.0, "duration_ms": 0}
     assert again == first | free and first["cost_usd"] == 0.25
-    assert court.handed() == sorted(FILES), "they are written anew"
-    assert court.reports()["spent"]["reports"] == 1
-    fresh = court.review(fresh=True)
-    assert (fresh["cached"], len(court.cli.runs())) == (False, 2) and fresh["report_id"] != first["report_id"]
-    assert court.review()["report_id"] in (first["report_id"], fresh["report_id"])
+    assert site.report_names() == sorted(FILES), "they are written anew"
+    assert site.reports()["spent"]["reports"] == 1
+    fresh = site.review(fresh=True)
+    assert (fresh["cached"], len(site.cli.runs())) == (False, 2) and fresh["report_id"] != first["report_id"]
+    assert site.review()["report_id"] in (first["report_id"], fresh["report_id"])
 
 
-def test_who_asked_anew_has_the_newer_answer_from_then_on(court: Court, clock: Clock) -> None:
-    court.cli.plays(rules("PASS"), rules("FAIL"))
-    court.review()
+def test_who_asked_anew_has_the_newer_answer_from_then_on(site: JudgeSite, clock: Clock) -> None:
+    site.cli.plays(rules("PASS"), rules("FAIL"))
+    site.review()
     clock.advance(1)
-    court.review(fresh=True)
-    assert court.review()["verdict"] == "FAIL"
+    site.review(fresh=True)
+    assert site.review()["verdict"] == "FAIL"
 
 
 def dirty(name: str, text: str) -> Change:
@@ -53,7 +53,7 @@ def dirty(name: str, text: str) -> Change:
     return change
 
 
-def swapped(root: Path) -> None:
+def swap_link(root: Path) -> None:
     (root / "link").unlink()
     (root / "link").symlink_to("src/b.py")
 
@@ -71,94 +71,94 @@ CHANGES: list[tuple[str, Change]] = [
     ("a mode", lambda root: (root / "src/a.py").chmod(0o755)),
     ("a deleted file", lambda root: (root / ".gitignore").unlink()),
     ("a link", lambda root: (root / "link").symlink_to("src/a.py")),
-    ("where it leads", swapped),
+    ("where it leads", swap_link),
 ]
 
 
-def test_whatever_changes_makes_it_another_question(court: Court) -> None:
-    first = court.review()
+def test_whatever_changes_makes_it_another_question(site: JudgeSite) -> None:
+    first = site.review()
     asked = {first["report_id"]}
     for what, change in CHANGES:
-        change(court.root)
-        answer = court.review()
+        change(site.root)
+        answer = site.review()
         assert not answer["cached"] and answer["report_id"] not in asked, what
         asked.add(answer["report_id"])
-        assert court.review()["cached"], f"{what}: and the same again is kept"
+        assert site.review()["cached"], f"{what}: and the same again is kept"
 
 
-def test_a_tree_that_is_as_it_was_has_its_verdict_again(court: Court) -> None:
-    court.cli.plays(rules("PASS"), rules("FAIL"))
-    before = (court.root / "src/b.py").read_text()
-    assert court.review()["verdict"] == "PASS"
-    (court.root / "src/b.py").write_text("broken")
-    assert court.review()["verdict"] == "FAIL"
-    (court.root / "src/b.py").write_text(before)
-    again = court.review()
+def test_a_tree_that_is_as_it_was_has_its_verdict_again(site: JudgeSite) -> None:
+    site.cli.plays(rules("PASS"), rules("FAIL"))
+    before = (site.root / "src/b.py").read_text()
+    assert site.review()["verdict"] == "PASS"
+    (site.root / "src/b.py").write_text("broken")
+    assert site.review()["verdict"] == "FAIL"
+    (site.root / "src/b.py").write_text(before)
+    again = site.review()
     assert (again["verdict"], again["cached"]) == ("PASS", True)
-    assert json.loads((court.root / "_handoff/JUDGE_REPORT.json").read_text())["verdict"] == "PASS"
+    assert json.loads((site.root / "_handoff/JUDGE_REPORT.json").read_text())["verdict"] == "PASS"
 
 
-def test_what_does_not_belong_to_the_question(court: Court) -> None:
-    court.review()
+def test_what_does_not_belong_to_the_question(site: JudgeSite) -> None:
+    site.review()
     for path in (CONTRACT, "src/a.py"):
-        os.utime(court.root / path, (1, 1))
-    dirty("ignored/notes", "git does not see this")(court.root)
-    court.leave(word="FAIL")
-    assert court.review(timeout_seconds=60)["cached"]
-    (court.root / "other").symlink_to("ignored", target_is_directory=True)
-    git(court.root, "add", "other")
+        os.utime(site.root / path, (1, 1))
+    dirty("ignored/notes", "git does not see this")(site.root)
+    site.leave_reports(word="FAIL")
+    assert site.review(timeout_seconds=60)["cached"]
+    (site.root / "other").symlink_to("ignored", target_is_directory=True)
+    git(site.root, "add", "other")
     for report_dir in ("other", "ignored"):
-        answer = court.review(report_dir=report_dir)
+        answer = site.review(report_dir=report_dir)
     assert answer["cached"], "where the reports go"
 
 
-def test_tracked_reports_do_not_count_either(court: Court) -> None:
-    court.review()
-    commit(court.root, "with the reports")
-    assert not court.review()["cached"]
-    assert court.review()["cached"]
+def test_tracked_reports_do_not_count_either(site: JudgeSite) -> None:
+    site.review()
+    commit(site.root, "with the reports")
+    assert not site.review()["cached"]
+    assert site.review()["cached"]
 
 
 @pytest.mark.parametrize(
     "other", [{"judge__model": "opus"}, {"judge__skip_permissions": True}, {"judge__prompt_bytes": 1}]
 )
 def test_another_judge_is_asked_anew(
-    court: Court, make_hub: Callable[..., Hub], command: list[str], other: dict[str, Any]
+    site: JudgeSite, make_hub: Callable[..., Hub], command: list[str], other: dict[str, Any]
 ) -> None:
-    court.review()
-    elsewhere = Court(make_hub(judge__command=command, **other), court.root, court.cli)
+    site.review()
+    elsewhere = JudgeSite(make_hub(judge__command=command, **other), site.root, site.cli)
     assert not elsewhere.review()["cached"]
-    assert elsewhere.review()["cached"] and court.review()["cached"]
-    words = court.cli.runs()[1]["words"]
-    assert words != court.cli.runs()[0]["words"] or "judge__prompt_bytes" in other
+    assert elsewhere.review()["cached"] and site.review()["cached"]
+    words = site.cli.runs()[1]["words"]
+    assert words != site.cli.runs()[0]["words"] or "judge__prompt_bytes" in other
 
 
-def test_a_tree_that_changed_meanwhile_is_told_of_and_not_kept(court: Court) -> None:
-    court.cli.plays(rules(writes={"src/b.py": "changed by somebody"}))
-    answer = court.review()
+def test_a_tree_that_changed_meanwhile_is_told_of_and_not_kept(site: JudgeSite) -> None:
+    site.cli.plays(rules(writes={"src/b.py": "changed by somebody"}))
+    answer = site.review()
     assert answer["verdict"] == "PASS" and "changed while it was asked" in answer["detail"]
-    assert "changed while" in court.report(answer)["text"]
-    git(court.root, "checkout", "-q", "src/b.py")
-    assert court.review()["cached"] is False
+    assert "changed while" in site.report(answer)["text"]
+    git(site.root, "checkout", "-q", "src/b.py")
+    assert site.review()["cached"] is False
 
 
 @pytest.mark.parametrize("path", ["src/a.py", CONTRACT])
 @pytest.mark.parametrize("word", ["PASS", "FAIL"])
-def test_a_pass_for_files_that_changed_meanwhile_is_none(court: Court, path: str, word: str) -> None:
-    text = (court.root / path).read_text().replace("add", "subtract")
-    court.cli.plays(rules(word, writes={path: text}))
-    answer = court.review()
+def test_a_pass_for_files_that_changed_meanwhile_is_none(site: JudgeSite, path: str, word: str) -> None:
+    text = (site.root / path).read_text().replace("add", "subtract")
+    site.cli.plays(rules(word, writes={path: text}))
+    answer = site.review()
     is_pass = word == "PASS"
     assert (answer["verdict"], answer["error"]) == ((None, "stale") if is_pass else ("FAIL", None))
     assert "files that it is about changed" in answer["detail"]
-    assert court.handed() == ([] if is_pass else sorted(FILES))
+    assert site.report_names() == ([] if is_pass else sorted(FILES))
 
 
 def gitlink(root: Path) -> None:
     git(root, "update-index", "--add", "--cacheinfo", f"160000,{git(root, 'rev-parse', 'HEAD')},module")
 
 
-def unwatched(flag: str) -> Change:
+def stop_watching(flag: str) -> Change:
     return lambda root: git(root, "update-index", flag, "src/b.py")
 
 
@@ -180,25 +180,25 @@ def broken(root: Path) -> None:
     "change",
     [
         *(no_git, broken, many, gitlink),
-        *(unwatched("--assume-unchanged"), unwatched("--skip-worktree")),
+        *(stop_watching("--assume-unchanged"), stop_watching("--skip-worktree")),
     ],
 )
-def test_what_cannot_be_told_apart_is_not_kept(court: Court, change: Change) -> None:
-    change(court.root)
-    assert [court.review()["cached"] for _ in range(2)] == [False, False]
-    assert {run["directory"] for run in court.cli.runs()} == {str(court.root)}
+def test_what_cannot_be_told_apart_is_not_kept(site: JudgeSite, change: Change) -> None:
+    change(site.root)
+    assert [site.review()["cached"] for _ in range(2)] == [False, False]
+    assert {run["directory"] for run in site.cli.runs()} == {str(site.root)}
 
 
-def test_what_failed_is_not_kept(court: Court) -> None:
-    court.cli.plays({"code": 1}, says("PASS"), rules("PASS"))
-    assert [court.review()["verdict"] for _ in range(4)] == [None, None, "PASS", "PASS"]
-    assert len(court.cli.runs()) == 3
+def test_what_failed_is_not_kept(site: JudgeSite) -> None:
+    site.cli.plays({"code": 1}, says("PASS"), rules("PASS"))
+    assert [site.review()["verdict"] for _ in range(4)] == [None, None, "PASS", "PASS"]
+    assert len(site.cli.runs()) == 3
 
 
-def test_the_rest_of_the_menu_is_kept_too_each_for_itself(court: Court) -> None:
-    (court.root / "P.md").write_text("Add.")
-    (court.root / "R.md").write_text("No.")
-    (court.root / "J.json").write_text(ruling("FAIL"))
+def test_the_rest_of_the_menu_is_kept_too_each_for_itself(site: JudgeSite) -> None:
+    (site.root / "P.md").write_text("Add.")
+    (site.root / "R.md").write_text("No.")
+    (site.root / "J.json").write_text(ruling("FAIL"))
     sides = {"contract_path": CONTRACT, "rebuttal_path": "R.md", "judge_report_path": "J.json"}
     asked: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         ("claude_validate_proposal", {"proposal_path": "P.md"}, {"valid": True, "issues": []}),
@@ -206,10 +206,10 @@ def test_the_rest_of_the_menu_is_kept_too_each_for_itself(court: Court) -> None:
         ("claude_resolve_conflict", sides, {"side": "judge", "reasoning": "it does not"}),
     ]
     for tool, given, said in asked:
-        court.cli.plays(says(json.dumps(said)))
-        first, again = court.ask(tool, **given), court.ask(tool, **given)
+        site.cli.plays(says(json.dumps(said)))
+        first, again = site.ask(tool, **given), site.ask(tool, **given)
         assert (first["cached"], again["cached"]) == (False, True) and first["success"], tool
         assert said.items() <= again.items()
-        assert court.ask(tool, fresh=True, **given)["cached"] is False
+        assert site.ask(tool, fresh=True, **given)["cached"] is False
     audit = {"files": ["a.py"], "working_directory": "src"}
-    assert court.ask("claude_security_audit", **audit)["cached"] is False, "less may be read there"
+    assert site.ask("claude_security_audit", **audit)["cached"] is False, "less may be read there"

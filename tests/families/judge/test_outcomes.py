@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from crewhall.app import Hub
-from tests.families.judge.court import CONTRACT, FILES, ISSUE, USAGE, Act, Court, result, rules, ruling, says
-from tests.families.judge.standin import VERSION
+from tests.families.judge.fake_claude import VERSION
+from tests.families.judge.judge_site import CONTRACT, FILES, ISSUE, USAGE, Act, JudgeSite, result, rules, ruling, says
 
 pytestmark = pytest.mark.slow
 
@@ -55,30 +55,30 @@ NO_VERDICT: dict[str, tuple[Act, str, str]] = {
 
 
 @pytest.mark.parametrize("case", NO_VERDICT)
-def test_what_is_no_verdict_never_becomes_one(sitting: Court, case: str) -> None:
+def test_what_is_no_verdict_never_becomes_one(shared_site: JudgeSite, case: str) -> None:
     act, error, detail = NO_VERDICT[case]
-    sitting.leave(word="PASS")
-    sitting.cli.plays(act)
-    answer = sitting.review(fresh=True)
+    shared_site.leave_reports(word="PASS")
+    shared_site.cli.plays(act)
+    answer = shared_site.review(fresh=True)
     assert (answer["success"], answer["verdict"], answer["timed_out"], answer["cached"]) == (False, None, False, False)
     assert answer["error"].startswith(error) and detail in (answer["detail"] or ""), answer
     assert {answer[name] for name in ("blocking_issues_count", "summary", "report_md_path", "report_json_path")} == {
         None
     }
     assert answer["blocking_issues"] == []
-    assert sitting.handed() == [], "what lay there said PASS"
-    stored = sitting.report(answer)
+    assert shared_site.report_names() == [], "what lay there said PASS"
+    stored = shared_site.report(answer)
     assert (stored["verdict"], stored["ruling"], stored["error"]) == (None, None, answer["error"])
     assert stored["error"] in stored["text"] and "No ruling" in stored["text"]
-    assert sitting.reports()["reports"][0]["id"] == answer["report_id"]
+    assert shared_site.reports()["reports"][0]["id"] == answer["report_id"]
     assert TOKEN not in json.dumps([answer, stored])
 
 
-def test_what_failed_still_cost_something(sitting: Court) -> None:
-    sitting.cli.plays({"out": result("overloaded", is_error=True), "code": 1})
-    answer = sitting.review(fresh=True)
+def test_what_failed_still_cost_something(shared_site: JudgeSite) -> None:
+    shared_site.cli.plays({"out": result("overloaded", is_error=True), "code": 1})
+    answer = shared_site.review(fresh=True)
     assert {**TOKENS, "cost_usd": 0.25}.items() <= answer.items()
-    assert {**TOKENS, "cost_usd": 0.25}.items() <= sitting.report(answer).items()
+    assert {**TOKENS, "cost_usd": 0.25}.items() <= shared_site.report(answer).items()
 
 
 VERDICTS: dict[str, tuple[Act, str]] = {
@@ -92,39 +92,39 @@ VERDICTS: dict[str, tuple[Act, str]] = {
 
 
 @pytest.mark.parametrize("case", VERDICTS)
-def test_a_verdict_is_told_stored_and_written(sitting: Court, case: str) -> None:
+def test_a_verdict_is_told_stored_and_written(shared_site: JudgeSite, case: str) -> None:
     act, word = VERDICTS[case]
-    sitting.leave(word="PASS")
-    sitting.cli.plays(act)
-    answer = sitting.review(fresh=True)
+    shared_site.leave_reports(word="PASS")
+    shared_site.cli.plays(act)
+    answer = shared_site.review(fresh=True)
     count = 0 if word == "PASS" else 1
     assert (answer["success"], answer["verdict"], answer["error"], answer["timed_out"]) == (True, word, None, False)
     assert (answer["blocking_issues_count"], answer["blocking_issues"]) == (count, [ISSUE] * count)
     assert (answer["summary"], answer["task_id"]) == ("so", "T-1")
     assert [answer[name] for name in ("report_md_path", "report_json_path")] == [f"_handoff/{name}" for name in FILES]
-    assert sitting.handed() == sorted(FILES)
-    written = json.loads((sitting.root / "_handoff/JUDGE_REPORT.json").read_text())
+    assert shared_site.report_names() == sorted(FILES)
+    written = json.loads((shared_site.root / "_handoff/JUDGE_REPORT.json").read_text())
     assert (written["task_id"], written["verdict"], written["tokens_used"]) == ("T-1", word, 1115)
     assert (len(written["blocking_issues"]), written["report_id"]) == (count, answer["report_id"])
-    stored = sitting.report(answer)
+    stored = shared_site.report(answer)
     assert (stored["verdict"], stored["error"], stored["ruling"]["verdict"]) == (word, None, word)
-    assert (sitting.root / "_handoff/JUDGE_REPORT.md").read_text() == stored["text"]
+    assert (shared_site.root / "_handoff/JUDGE_REPORT.md").read_text() == stored["text"]
     assert {**TOKENS, "cost_usd": 0.25, "subject": "T-1", "kind": "review"}.items() <= stored.items()
 
 
-def test_a_file_that_the_cli_writes_itself_is_not_what_counts(sitting: Court) -> None:
+def test_a_file_that_the_cli_writes_itself_is_not_what_counts(shared_site: JudgeSite) -> None:
     own = {f"_handoff/{name}": ruling("PASS") for name in FILES}
-    sitting.cli.plays(rules("FAIL", writes=own), {"writes": own, "code": 1})
-    assert sitting.review(fresh=True)["verdict"] == "FAIL"
-    assert json.loads((sitting.root / "_handoff/JUDGE_REPORT.json").read_text())["verdict"] == "FAIL"
-    assert sitting.review(fresh=True)["verdict"] is None
-    assert sitting.handed() == []
+    shared_site.cli.plays(rules("FAIL", writes=own), {"writes": own, "code": 1})
+    assert shared_site.review(fresh=True)["verdict"] == "FAIL"
+    assert json.loads((shared_site.root / "_handoff/JUDGE_REPORT.json").read_text())["verdict"] == "FAIL"
+    assert shared_site.review(fresh=True)["verdict"] is None
+    assert shared_site.report_names() == []
 
 
-def test_the_rest_of_the_menu_is_answered_in_its_own_shapes(sitting: Court) -> None:
-    (sitting.root / "PROPOSAL_FINAL.md").write_text("Add numbers.")
-    (sitting.root / "REBUTTAL.md").write_text("It does add.")
-    (sitting.root / "OLD.json").write_text(ruling("FAIL"))
+def test_the_rest_of_the_menu_is_answered_in_its_own_shapes(shared_site: JudgeSite) -> None:
+    (shared_site.root / "PROPOSAL_FINAL.md").write_text("Add numbers.")
+    (shared_site.root / "REBUTTAL.md").write_text("It does add.")
+    (shared_site.root / "OLD.json").write_text(ruling("FAIL"))
     finding = {"severity": "high", **ISSUE}
     sides = {"contract_path": CONTRACT, "rebuttal_path": "REBUTTAL.md", "judge_report_path": "OLD.json"}
     calls: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], str]] = [
@@ -151,65 +151,65 @@ def test_the_rest_of_the_menu_is_answered_in_its_own_shapes(sitting: Court) -> N
         ),
     ]
     for tool, given, said, expected, word in calls:
-        sitting.cli.plays(says(json.dumps(said)), says(ruling()))
-        answer = sitting.ask(tool, fresh=True, **given)
+        shared_site.cli.plays(says(json.dumps(said)), says(ruling()))
+        answer = shared_site.ask(tool, fresh=True, **given)
         assert expected.items() <= answer.items() and answer["success"], tool
-        assert sitting.report(answer)["verdict"] == word
-        failed = sitting.ask(tool, fresh=True, **given)
+        assert shared_site.report(answer)["verdict"] == word
+        failed = shared_site.ask(tool, fresh=True, **given)
         assert (failed["success"], failed["error"]) == (False, "parse_error"), "a verdict is no answer to this"
         empty: dict[str, Any] = {name: [] if isinstance(value, list) else None for name, value in expected.items()}
         assert empty.items() <= failed.items()
 
 
-def test_tokens_and_money_are_summed_per_workflow(court: Court) -> None:
-    made = [court.ask("workflow_create", name="w", source_type="prompt", source_content="x")["id"] for _ in range(2)]
-    court.cli.plays(rules("PASS"), {"out": result("busy", is_error=True, usage=None, total_cost_usd=1), "code": 1})
+def test_tokens_and_money_are_summed_per_workflow(site: JudgeSite) -> None:
+    made = [site.ask("workflow_create", name="w", source_type="prompt", source_content="x")["id"] for _ in range(2)]
+    site.cli.plays(rules("PASS"), {"out": result("busy", is_error=True, usage=None, total_cost_usd=1), "code": 1})
     for workflow, reviews in zip(made, (1, 2), strict=True):
-        court.contract(workflow_id=workflow)
+        site.contract(workflow_id=workflow)
         for _ in range(reviews):
-            court.review(fresh=True)
-        court.cli.plays(rules("FAIL"), {"out": result(ruling(), usage={**USAGE, "output_tokens": "many"})})
-    spent = [court.reports(workflow_id=workflow)["spent"] for workflow in made]
+            site.review(fresh=True)
+        site.cli.plays(rules("FAIL"), {"out": result(ruling(), usage={**USAGE, "output_tokens": "many"})})
+    spent = [site.reports(workflow_id=workflow)["spent"] for workflow in made]
     assert spent[0] == {"reports": 1, **TOKENS, "cost_usd": 0.25}
     assert spent[1] == {"reports": 2, "input_tokens": 2220, "output_tokens": 5, "cost_usd": 0.5}
-    assert court.reports()["spent"] == {"reports": 3, "input_tokens": 3330, "output_tokens": 10, "cost_usd": 0.75}
-    assert court.reports(verdict="FAIL", task_id="T-1", kind="review")["spent"]["reports"] == 1
+    assert site.reports()["spent"] == {"reports": 3, "input_tokens": 3330, "output_tokens": 10, "cost_usd": 0.75}
+    assert site.reports(verdict="FAIL", task_id="T-1", kind="review")["spent"]["reports"] == 1
 
 
-def test_health_tells_the_version_and_the_line(court: Court) -> None:
-    told = court.ask("claude_health")
+def test_health_tells_the_version_and_the_line(site: JudgeSite) -> None:
+    told = site.ask("claude_health")
     standing = {"model": None, "running": 0, "waiting": 0, "at_once": 2}
     assert told == {"available": True, "version": VERSION, "error": None, **standing}
-    assert court.cli.runs() == []
+    assert site.cli.runs() == []
 
 
 @pytest.mark.parametrize("words", [["no-such-claude"], ["/dev/null"], ["sh", "-c", "exit 3"], ["sh", "-c", ":"]])
 def test_without_a_cli_that_answers_health_says_so(make_hub: Callable[..., Hub], words: list[str]) -> None:
-    told = Court.ask_of(make_hub(judge__command=words), "claude_health")
+    told = JudgeSite.ask_of(make_hub(judge__command=words), "claude_health")
     assert (told["available"], told["version"]) == (False, None)
     assert words[0] in told["error"] and told["error"].endswith(".")
 
 
 def test_without_a_cli_nothing_is_judged_and_nothing_taken_away(
-    make_hub: Callable[..., Hub], court_in: Callable[..., Court], tmp_path: Path
+    make_hub: Callable[..., Hub], site_in: Callable[..., JudgeSite], tmp_path: Path
 ) -> None:
-    court = court_in(make_hub(judge__command=[str(tmp_path / "no-such-claude")]))
-    court.leave(word="PASS")
-    failure = court.refused()
+    site = site_in(make_hub(judge__command=[str(tmp_path / "no-such-claude")]))
+    site.leave_reports(word="PASS")
+    failure = site.refusal()
     assert (failure.code, failure.recoverable) == ("UNAVAILABLE", True)
     assert "no-such-claude" in failure.message and "judge.command" in failure.hint
-    assert (court.handed(), court.reports()["spent"]["reports"]) == (sorted(FILES), 0)
+    assert (site.report_names(), site.reports()["spent"]["reports"]) == (sorted(FILES), 0)
 
 
 def test_the_run_has_its_prompt_by_stdin_and_no_secret_of_the_halls(
-    court: Court, monkeypatch: pytest.MonkeyPatch
+    site: JudgeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("CREWHALL_TOKEN", "MCP_TOOL_TIMEOUT", "GITHUB_TOKEN", "DEPLOY_SECRET", "CLAUDECODE"):
         monkeypatch.setenv(name, "not for the child")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "for the child")
-    court.review()
-    (run,) = court.cli.runs()
-    assert run["directory"] == str(court.root) and "return a + b" in run["input"]
+    site.review()
+    (run,) = site.cli.runs()
+    assert run["directory"] == str(site.root) and "return a + b" in run["input"]
     assert "not for the child" not in run["env"].values() and run["env"]["ANTHROPIC_API_KEY"] == "for the child"
     assert run["words"][:3] == ["--print", "--output-format", "json"] and "--tools" in run["words"]
     assert not any("return a + b" in word or "T-1" in word for word in run["words"])

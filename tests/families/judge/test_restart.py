@@ -17,7 +17,7 @@ from crewhall.app import Hub
 from crewhall.families.all import registry
 from tests.edges.program import Program, ask
 from tests.edges.wire import http
-from tests.families.judge.court import CONTRACT, FILES, Court, Meanwhile, StandIn, command_for, rules
+from tests.families.judge.judge_site import CONTRACT, FILES, BackgroundCall, FakeClaude, JudgeSite, command_for, rules
 
 pytestmark = pytest.mark.slow
 
@@ -33,13 +33,15 @@ def tree(model_tree: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cli(place: Path, tree: Path) -> Iterator[StandIn]:
-    made = StandIn(place / tree.name)
+def cli(place: Path, tree: Path) -> Iterator[FakeClaude]:
+    made = FakeClaude(place / tree.name)
     yield made
     made.close()
 
 
-def test_a_hub_that_is_killed_leaves_nothing_half_done(tmp_path: Path, place: Path, tree: Path, cli: StandIn) -> None:
+def test_a_hub_that_is_killed_leaves_nothing_half_done(
+    tmp_path: Path, place: Path, tree: Path, cli: FakeClaude
+) -> None:
     program = Program(tmp_path / "home", {"CREWHALL_JUDGE_COMMAND": shlex.join(command_for(place))})
     contract = {"contract_path": str(tree / CONTRACT)}
     with program.up() as up:
@@ -53,21 +55,21 @@ def test_a_hub_that_is_killed_leaves_nothing_half_done(tmp_path: Path, place: Pa
                 return dict(http.post(f"{up.url}/api/v1/judge/review", json=contract).json())
             return {}
 
-        lost = Meanwhile(review)
+        lost = BackgroundCall(review)
         cli.wait_for(2)
         up.end(signal.SIGKILL)
-        assert lost.over() == {}
+        assert lost.wait() == {}
     if shutil.which("setpriv", path=os.defpath) is None:
         cli.go()  # the orphan may say what it likes
     cli.wait_until_gone(10)
     assert [path.name for path in (tree / "_handoff").iterdir()] == ["TASK_CONTRACT.json"]
     cli.plays(rules("FAIL"))
     hub = Hub(program.settings, registry())
-    court = Court(hub, tree, cli)
-    assert [report["id"] for report in court.reports()["reports"]] == [first["report_id"]]
-    again = court.review()
+    site = JudgeSite(hub, tree, cli)
+    assert [report["id"] for report in site.reports()["reports"]] == [first["report_id"]]
+    again = site.review()
     assert (again["verdict"], again["cached"]) == ("FAIL", False)
-    assert {report["id"] for report in court.reports()["reports"]} == {first["report_id"], again["report_id"]}
-    assert court.review()["cached"]
+    assert {report["id"] for report in site.reports()["reports"]} == {first["report_id"], again["report_id"]}
+    assert site.review()["cached"]
     hub.close()
-    assert (court.handed(), court.handed("acknowledged")) == (sorted(FILES), sorted(FILES))
+    assert (site.report_names(), site.report_names("acknowledged")) == (sorted(FILES), sorted(FILES))

@@ -10,50 +10,83 @@ from crewhall.families.judge.rules_secret import TOKENS, without_secrets
 from tests.sizes import size
 
 
-def mixed(letters: int) -> str:
+def letters_and_digits(length: int) -> str:
     """Letters and digits as a machine makes them up."""
-    return ("aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY" * 20)[:letters]
+    return ("aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY" * 20)[:length]
 
 
-def figures(letters: int) -> str:
-    return ("0a1b2c3d4e5f6789" * 20)[:letters]
+def figures(length: int) -> str:
+    return ("0a1b2c3d4e5f6789" * 20)[:length]
 
 
 # Put together here, so that no scanner of this repository takes them for real ones.
 BARE = {
-    "hall token": ["ch_operator_" + mixed(43), "ch_agent_" + mixed(43), "ch_link_" + mixed(43)],
-    "Anthropic key": ["sk-" + "ant-api03-" + mixed(90)],
-    "GitHub token": ["gh" + f"{kind}_" + mixed(36) for kind in "pousr"] + ["github" + "_pat_" + mixed(82)],
-    "GitLab token": ["gl" + "pat-" + mixed(20), "gl" + "soat-" + mixed(20), "GR" + "1348941" + mixed(20)],
-    "OpenAI key": ["sk-" + mixed(48), "sk-" + "proj-" + mixed(60), "sk-" + "or-v1-" + figures(64)],
-    "AI service key": ["gsk" + "_" + mixed(52), "xai" + "-" + mixed(80), "pplx" + "-" + mixed(48)],
-    "Hugging Face token": ["hf" + "_" + mixed(34)],
-    "AWS key": ["AK" + "IA" + "A2B3C4D5" * 2, "AS" + "IA" + "A2B3C4D5" * 2, "AB" + "SK" + mixed(110)],
-    "Google key": ["AI" + "za" + mixed(35), "ya" + "29." + mixed(60), "GOCSPX" + "-" + mixed(28)],
-    "Azure key": ["abc8" + "Q~" + mixed(34), "Account" + "Key=" + mixed(86) + "=="],
-    "Slack token": ["xox" + "b-123456789012-" + mixed(24), "xapp" + "-1-" + mixed(30)],
-    "Discord token": ["M" + mixed(23) + ".Gab1cd." + mixed(27)],
-    "Telegram token": ["123456789:" + "AA" + mixed(33)],
-    "Stripe key": ["sk" + "_live_" + mixed(24), "rk" + "_test_" + mixed(24), "wh" + "sec_" + mixed(32)],
+    "hall token": [
+        "ch_operator_" + letters_and_digits(43),
+        "ch_agent_" + letters_and_digits(43),
+        "ch_link_" + letters_and_digits(43),
+    ],
+    "Anthropic key": ["sk-" + "ant-api03-" + letters_and_digits(90)],
+    "GitHub token": ["gh" + f"{kind}_" + letters_and_digits(36) for kind in "pousr"]
+    + ["github" + "_pat_" + letters_and_digits(82)],
+    "GitLab token": [
+        "gl" + "pat-" + letters_and_digits(20),
+        "gl" + "soat-" + letters_and_digits(20),
+        "GR" + "1348941" + letters_and_digits(20),
+    ],
+    "OpenAI key": [
+        "sk-" + letters_and_digits(48),
+        "sk-" + "proj-" + letters_and_digits(60),
+        "sk-" + "or-v1-" + figures(64),
+    ],
+    "AI service key": [
+        "gsk" + "_" + letters_and_digits(52),
+        "xai" + "-" + letters_and_digits(80),
+        "pplx" + "-" + letters_and_digits(48),
+    ],
+    "Hugging Face token": ["hf" + "_" + letters_and_digits(34)],
+    "AWS key": ["AK" + "IA" + "A2B3C4D5" * 2, "AS" + "IA" + "A2B3C4D5" * 2, "AB" + "SK" + letters_and_digits(110)],
+    "Google key": [
+        "AI" + "za" + letters_and_digits(35),
+        "ya" + "29." + letters_and_digits(60),
+        "GOCSPX" + "-" + letters_and_digits(28),
+    ],
+    "Azure key": ["abc8" + "Q~" + letters_and_digits(34), "Account" + "Key=" + letters_and_digits(86) + "=="],
+    "Slack token": ["xox" + "b-123456789012-" + letters_and_digits(24), "xapp" + "-1-" + letters_and_digits(30)],
+    "Discord token": ["M" + letters_and_digits(23) + ".Gab1cd." + letters_and_digits(27)],
+    "Telegram token": ["123456789:" + "AA" + letters_and_digits(33)],
+    "Stripe key": [
+        "sk" + "_live_" + letters_and_digits(24),
+        "rk" + "_test_" + letters_and_digits(24),
+        "wh" + "sec_" + letters_and_digits(32),
+    ],
     "Twilio key": ["S" + "K" + figures(32)],
-    "mail service key": ["S" + "G." + mixed(22) + "." + mixed(43), "key" + "-" + figures(32), figures(32) + "-us12"],
-    "npm token": ["npm" + "_" + mixed(36)],
-    "PyPI token": ["pypi" + "-AgEIcHlwaS5vcmc" + mixed(60)],
-    "registry token": ["rubygems" + "_" + figures(48), "dckr" + "_pat_" + mixed(27)],
-    "Atlassian token": ["ATA" + "TT3" + mixed(180), "AT" + "BB" + mixed(32)],
-    "Grafana token": ["gl" + "sa_" + mixed(32) + "_" + figures(8)],
-    "vault token": ["hv" + "s." + mixed(90), mixed(14) + ".atlas" + "v1." + mixed(67), "dp" + ".pt." + mixed(43)],
-    "cloud token": ["do" + "p_v1_" + figures(64), "dapi" + figures(32), "ts" + "key-auth-" + mixed(30)],
-    "shop token": ["shp" + "at_" + figures(32), "sq0" + "csp-" + mixed(43)],
+    "mail service key": [
+        "S" + "G." + letters_and_digits(22) + "." + letters_and_digits(43),
+        "key" + "-" + figures(32),
+        figures(32) + "-us12",
+    ],
+    "npm token": ["npm" + "_" + letters_and_digits(36)],
+    "PyPI token": ["pypi" + "-AgEIcHlwaS5vcmc" + letters_and_digits(60)],
+    "registry token": ["rubygems" + "_" + figures(48), "dckr" + "_pat_" + letters_and_digits(27)],
+    "Atlassian token": ["ATA" + "TT3" + letters_and_digits(180), "AT" + "BB" + letters_and_digits(32)],
+    "Grafana token": ["gl" + "sa_" + letters_and_digits(32) + "_" + figures(8)],
+    "vault token": [
+        "hv" + "s." + letters_and_digits(90),
+        letters_and_digits(14) + ".atlas" + "v1." + letters_and_digits(67),
+        "dp" + ".pt." + letters_and_digits(43),
+    ],
+    "cloud token": ["do" + "p_v1_" + figures(64), "dapi" + figures(32), "ts" + "key-auth-" + letters_and_digits(30)],
+    "shop token": ["shp" + "at_" + figures(32), "sq0" + "csp-" + letters_and_digits(43)],
     "tool token": [
-        "lin" + "_api_" + mixed(40),
+        "lin" + "_api_" + letters_and_digits(40),
         "PMAK" + "-" + figures(24) + "-" + figures(34),
-        "ntn" + "_" + mixed(46),
+        "ntn" + "_" + letters_and_digits(46),
     ],
     "private key": ["AGE-SECRET" + "-KEY-1" + "Q2W3" * 14 + "Q2"],
-    "web token": ["eyJ" + mixed(20) + "." + "eyJ" + mixed(40) + "." + mixed(43)],
+    "web token": ["eyJ" + letters_and_digits(20) + "." + "eyJ" + letters_and_digits(40) + "." + letters_and_digits(43)],
 }
-KEY_LINES = "\n".join([mixed(64), mixed(64), "Zz9="])
+KEY_LINES = "\n".join([letters_and_digits(64), letters_and_digits(64), "Zz9="])
 NAMED = {
     "password": ["postgres://ada:{}@db.example/x", "redis://:{}@cache", "https://x-token:{}@git.example/a.git"],
     "authorization": ["Authorization: Bearer {}", "'Authorization': 'Basic {}'", "curl -H 'authorization: token {}'"],
@@ -101,7 +134,7 @@ def test_every_kind_that_is_known_has_a_test() -> None:
 
 @pytest.mark.parametrize(("kind", "form"), [(kind, form) for kind, forms in NAMED.items() for form in forms])
 def test_what_is_known_by_the_name_before_it_is_taken_out(kind: str, form: str) -> None:
-    for secret in ("hunter2horse5", mixed(40), "p4ss/w0rd+x=="):
+    for secret in ("hunter2horse5", letters_and_digits(40), "p4ss/w0rd+x=="):
         if kind != "password" or "/" not in secret:
             shown = without_secrets("\n\n" + form.format(secret) + "\n")
             assert shown == "\n\n" + form.format(f"[secret: {kind}, line 3]") + "\n"
@@ -143,7 +176,7 @@ def test_a_private_key_is_taken_out_as_a_whole_and_lines_keep_their_numbers(form
 
 def test_the_private_lines_of_putty_are_taken_out() -> None:
     head = "PuTTY-User-Key-File-3: ssh-ed25519\nEncryption: none\nPublic-Lines: 1\nAAAAC3Nz\nPrivate-Lines: 2"
-    shown = without_secrets(f"{head}\n{mixed(64)}\naB3d\nPrivate-MAC: {figures(64)}\nlast\n")
+    shown = without_secrets(f"{head}\n{letters_and_digits(64)}\naB3d\nPrivate-MAC: {figures(64)}\nlast\n")
     assert shown == f"{head}[secret: private key, line 5]\n\n\n\nlast\n"
 
 
@@ -154,10 +187,10 @@ STAYS = [
     "PuTTY-User-Key-File-3: is how it begins\nos.system(x)\n",
     "# Private-Lines: 9\nreboot\nexit\n",
     "#-----BEGIN PRIVATE KEY-----\nwipeTheWholeDatabaseForEver`everythingThatIsInTheTables`\n",
-    f"#-----BEGIN PRIVATE KEY-----\n{mixed(64)}()\n",
+    f"#-----BEGIN PRIVATE KEY-----\n{letters_and_digits(64)}()\n",
     "#-----BEGIN PRIVATE KEY-----\nwipeTheWholeDatabaseForEver2\n",
-    f"#-----BEGIN PRIVATE KEY-----\nVersion: $(rm -rf ~)\n#{mixed(64)}\n",
-    f"//-----BEGIN PRIVATE KEY-----\nComment: wipe(1)\n//{mixed(64)}\n",
+    f"#-----BEGIN PRIVATE KEY-----\nVersion: $(rm -rf ~)\n#{letters_and_digits(64)}\n",
+    f"//-----BEGIN PRIVATE KEY-----\nComment: wipe(1)\n//{letters_and_digits(64)}\n",
     "x://:;rm$IFS-rf$IFS~;:@",
     "https://a:b1;wipe@h",
     "x://a;wipe|sh:1234@h",
@@ -198,11 +231,11 @@ STAYS = [
     "xapp-some-kebab-name",
     'id = "123e4567-e89b-12d3-a456-426614174000"',
     f"commit {figures(40)}",
-    f'"integrity": "sha512-{mixed(86)}=="',
+    f'"integrity": "sha512-{letters_and_digits(86)}=="',
     f"    --hash=sha256:{figures(64)} \\",
-    f"example.org/token v1.0.2 h1:{mixed(43)}=",
+    f"example.org/token v1.0.2 h1:{letters_and_digits(43)}=",
     f'token_digest = "sha256:{figures(64)}"',
-    f"data:image/png;base64,iVBORw0KGgo{mixed(300)}",
+    f"data:image/png;base64,iVBORw0KGgo{letters_and_digits(300)}",
 ]
 
 
@@ -237,7 +270,7 @@ HARD += [
 
 @pytest.mark.parametrize("unit", HARD, ids=lambda unit: repr(unit[:20]))
 def test_the_time_grows_with_the_text_and_no_faster(unit: str) -> None:
-    assert _least_ratio([unit * (letters // len(unit)) for letters in (20_000, 40_000)]) < 3.2
+    assert _least_ratio([unit * (length // len(unit)) for length in (20_000, 40_000)]) < 3.2
 
 
 def test_a_whole_megabyte_takes_about_twice_as_long_as_half_of_it() -> None:

@@ -13,14 +13,14 @@ from tests.conftest import Live
 from tests.edges.program import PASSED_ON
 from tests.edges.stdio import hall_of
 from tests.edges.ways import CREWHALL
-from tests.families.judge.court import CONTRACT, Court, rules
+from tests.families.judge.judge_site import CONTRACT, JudgeSite, rules
 
 pytestmark = pytest.mark.slow
 
 SILENCE, REVIEW = 1.5, 4.0  # seconds
 
 
-async def asked(client: Client, contract: str) -> tuple[dict[str, Any], list[str]]:
+async def review_over(client: Client, contract: str) -> tuple[dict[str, Any], list[str]]:
     """The result of a review, for a client that gives up after so long a silence; and what it heard meanwhile."""
     loop, heard = asyncio.get_running_loop(), list[tuple[float, str]]()
     heard_at = loop.time()
@@ -43,19 +43,19 @@ async def asked(client: Client, contract: str) -> tuple[dict[str, Any], list[str
 
 
 def test_a_long_review_is_not_dropped_by_bridge_or_by_http(
-    courthouse: Callable[..., Live], court_in: Callable[..., Court]
+    live_judge: Callable[..., Live], site_in: Callable[..., JudgeSite]
 ) -> None:
-    live = courthouse(tool__progress="300ms")
-    near, far = court_in(live.hub, "near"), court_in(live.hub, "far")
-    for court in (near, far):
-        court.cli.plays(rules(waits=REVIEW))
+    live = live_judge(tool__progress="300ms")
+    near, far = site_in(live.hub, "near"), site_in(live.hub, "far")
+    for site in (near, far):
+        site.cli.plays(rules(waits=REVIEW))
     live.hub.call("repository_register", {"path": str(far.root)}, OPERATOR)
     words = ["--home", str(live.hub.settings.home), "mcp", "--families", "judge", "--directory", str(near.root)]
     bridge = StdioServerParameters(command=CREWHALL, args=words, env=PASSED_ON | hall_of(live))
 
     async def use() -> Sequence[tuple[dict[str, Any], list[str]]]:
         async with Client(bridge) as one, Client(streamable_http_client(f"{live.url}/mcp/judge")) as two:
-            return await asyncio.gather(asked(one, CONTRACT), asked(two, str(far.root / CONTRACT)))
+            return await asyncio.gather(review_over(one, CONTRACT), review_over(two, str(far.root / CONTRACT)))
 
     for answer, heard in asyncio.run(use()):
         assert (answer["success"], answer["verdict"]) == (True, "PASS")

@@ -11,7 +11,7 @@ from crewhall.stop import Stop
 Context = Callable[..., dict[str, Any]]
 
 
-def asking(hub: Hub) -> Context:
+def context_caller(hub: Hub) -> Context:
     """The tool through the door, as the worktree's own server calls it."""
 
     def ask(root: Path, *, stop: Stop | None = None, **arguments: Any) -> dict[str, Any]:
@@ -23,8 +23,8 @@ def asking(hub: Hub) -> Context:
 
 def lines(body: dict[str, Any], name: str) -> list[str]:
     """The lines of a section; the test fails when it is missing."""
-    found: list[str] = next(one["text"] for one in body["sections"] if one["name"] == name).split("\n")
-    return found
+    text_lines: list[str] = next(one["text"] for one in body["sections"] if one["name"] == name).split("\n")
+    return text_lines
 
 
 def reason(body: dict[str, Any], name: str) -> str:

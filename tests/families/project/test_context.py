@@ -13,7 +13,7 @@ from crewhall.app import Hub
 from crewhall.errors import InvalidState
 from crewhall.outside.tokens import count
 from crewhall.stop import Stop
-from tests.families.project.contexts import Context, asking, lines, reason
+from tests.families.project.contexts import Context, context_caller, lines, reason
 from tests.families.work.repositories import Watch
 from tests.outside.repos import commit, git, make_repository
 
@@ -33,7 +33,7 @@ def own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def ask(hub: Hub) -> Context:
-    return asking(hub)
+    return context_caller(hub)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def shop(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_settling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are old enough at once for their times to tell whether they change: a test does not wait for that."""
     monkeypatch.setattr("crewhall.cache.SETTLED_NS", 0)
 
@@ -281,7 +281,7 @@ TOLD: dict[str, Callable[[list[str]], bool]] = {
 
 @pytest.mark.parametrize(("change", "section", "line"), [one[1:] for one in NEWS], ids=[one[0] for one in NEWS])
 def test_what_has_changed_since_the_last_answer_is_noticed(
-    ask: Context, settled: None, shop: Path, tmp_path: Path, change: Callable[[Path], Any], section: str, line: str
+    ask: Context, no_settling: None, shop: Path, tmp_path: Path, change: Callable[[Path], Any], section: str, line: str
 ) -> None:
     (shop / "file-0").write_text("once\n")
     (shop / "file-1").write_text("once\n")
@@ -302,27 +302,27 @@ def test_what_has_changed_since_the_last_answer_is_noticed(
 
 
 def test_what_cannot_have_changed_is_not_asked_again(
-    ask: Context, settled: None, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ask: Context, no_settling: None, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = Watch(tmp_path / "bin", monkeypatch)
     (shop / "file-0").write_text("once\n")
 
-    def asked() -> list[str]:
+    def git_commands() -> list[str]:
         watch.forget()
         ask(shop)
         known = ("status", "diff", "log", "ls-files", "config")
         return sorted(next(word for word in line.split() if word in known) for line in watch.calls())
 
-    assert asked() == ["config", "diff", "log", "ls-files", "status"]
-    assert asked() == ["config", "status"]
+    assert git_commands() == ["config", "diff", "log", "ls-files", "status"]
+    assert git_commands() == ["config", "status"]
     (shop / "file-0").write_text("twice\n")
-    assert asked() == ["config", "diff", "status"] and asked() == ["config", "status"]
+    assert git_commands() == ["config", "diff", "status"] and git_commands() == ["config", "status"]
     git(shop, "commit", "-q", "--allow-empty", "-m", "more")
-    assert asked() == ["config", "diff", "log", "status"]
+    assert git_commands() == ["config", "diff", "log", "status"]
 
 
 def test_recipes_and_containers_are_told_by_their_programs(
-    ask: Context, settled: None, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ask: Context, no_settling: None, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert reason(ask(shop), "just").endswith("has no justfile")
     (shop / "justfile").write_text("# Try it.\ntest:\n    false\nbuild kind='all':\n    false\n_own:\n    false\n")

@@ -25,12 +25,12 @@ from crewhall.outside.tokens import count
 from crewhall.stop import Stop
 from crewhall.tool import Family, Registry, Told
 from tests.conftest import eventually, settings_for
-from tests.families.project.contexts import asking, lines, reason
+from tests.families.project.contexts import context_caller, lines, reason
 
 pytestmark = pytest.mark.slow
 
 
-class Lab:
+class SourceHub:
     """A hub whose sources a test makes up."""
 
     def __init__(self, home: Path) -> None:
@@ -48,15 +48,15 @@ class Lab:
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Lab]:
-    lab = Lab(tmp_path)
-    yield lab
-    for hub in lab.hubs:
+def source_hub(tmp_path: Path) -> Iterator[SourceHub]:
+    source_hub = SourceHub(tmp_path)
+    yield source_hub
+    for hub in source_hub.hubs:
         hub.close()
 
 
 def test_a_source_that_is_stuck_refuses_or_has_a_bug_keeps_no_other_back(
-    lab: Lab, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    source_hub: SourceHub, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     let_go = threading.Event()
 
@@ -67,13 +67,13 @@ def test_a_source_that_is_stuck_refuses_or_has_a_bug_keeps_no_other_back(
     def refusing(call: Call, root: str) -> Told:
         raise Unavailable("the moon is not up", hint="Wait.")
 
-    lab.source("first", lambda call, root: Told(["one", "two"], more=3))
-    lab.source("stuck", stuck)
-    lab.source("refusing", refusing)
-    lab.source("broken", lambda call, root: Told([str(1 // 0)]))
-    lab.source("last", lambda call, root: Told([root]))
+    source_hub.source("first", lambda call, root: Told(["one", "two"], more=3))
+    source_hub.source("stuck", stuck)
+    source_hub.source("refusing", refusing)
+    source_hub.source("broken", lambda call, root: Told([str(1 // 0)]))
+    source_hub.source("last", lambda call, root: Told([root]))
     try:
-        body = asking(lab.hub())(tmp_path, stop=Stop(1.0))
+        body = context_caller(source_hub.hub())(tmp_path, stop=Stop(1.0))
     finally:
         let_go.set()
     assert lines(body, "first") == ["one", "two"] and body["sections"][0]["left_out"] == "3 of 5 lines"
@@ -83,7 +83,9 @@ def test_a_source_that_is_stuck_refuses_or_has_a_bug_keeps_no_other_back(
     assert reason(body, "broken") == "it failed; the hub's log says why" and "ZeroDivisionError" in caplog.text
 
 
-def test_sources_that_stay_stuck_do_not_pile_up_and_their_places_come_back(lab: Lab, tmp_path: Path) -> None:
+def test_sources_that_stay_stuck_do_not_pile_up_and_their_places_come_back(
+    source_hub: SourceHub, tmp_path: Path
+) -> None:
     let_go, begun = threading.Event(), []
 
     def stuck(call: Call, root: str) -> Told:
@@ -91,17 +93,17 @@ def test_sources_that_stay_stuck_do_not_pile_up_and_their_places_come_back(lab: 
         let_go.wait(30)
         return Told([])
 
-    lab.source("stuck", stuck)
-    hub = lab.hub()
+    source_hub.source("stuck", stuck)
+    hub = source_hub.hub()
     hub._states[SLOTS] = threading.BoundedSemaphore(2)
     with ThreadPoolExecutor(5) as pool:
-        bodies = list(pool.map(lambda _: asking(hub)(tmp_path, stop=Stop(0.5)), range(5)))
+        bodies = list(pool.map(lambda _: context_caller(hub)(tmp_path, stop=Stop(0.5)), range(5)))
     assert {reason(body, "stuck") for body in bodies} == {"it took too long"} and len(begun) == 2
     let_go.set()
-    assert eventually(lambda: asking(hub)(tmp_path)["sections"])
+    assert eventually(lambda: context_caller(hub)(tmp_path)["sections"])
 
 
-def test_a_call_that_is_cancelled_ends_at_once_and_so_do_its_sources(lab: Lab, tmp_path: Path) -> None:
+def test_a_call_that_is_cancelled_ends_at_once_and_so_do_its_sources(source_hub: SourceHub, tmp_path: Path) -> None:
     stop, ended, let_go = Stop(), threading.Event(), threading.Event()
 
     def patient(call: Call, root: str) -> Told:
@@ -112,27 +114,29 @@ def test_a_call_that_is_cancelled_ends_at_once_and_so_do_its_sources(lab: Lab, t
             ended.set()
         return Told([])
 
-    lab.source("patient", patient)
-    lab.source("deaf", lambda call, root: Told([str(let_go.wait(30))]))
+    source_hub.source("patient", patient)
+    source_hub.source("deaf", lambda call, root: Told([str(let_go.wait(30))]))
     began = time.monotonic()
     with pytest.raises(Cancelled):
-        asking(lab.hub())(tmp_path, stop=stop)
+        context_caller(source_hub.hub())(tmp_path, stop=stop)
     assert time.monotonic() - began < SECONDS - 1  # nobody waited for the one that does not listen
     let_go.set()
     assert ended.wait(10)
 
 
-def test_sources_are_asked_side_by_side(lab: Lab, tmp_path: Path) -> None:
+def test_sources_are_asked_side_by_side(source_hub: SourceHub, tmp_path: Path) -> None:
     meeting = threading.Barrier(4, timeout=10)
     for number in range(4):
-        lab.source(f"s{number}", lambda call, root: Told([str(meeting.wait())]))
-    assert len(asking(lab.hub())(tmp_path)["sections"]) == 4
+        source_hub.source(f"s{number}", lambda call, root: Told([str(meeting.wait())]))
+    assert len(context_caller(source_hub.hub())(tmp_path)["sections"]) == 4
 
 
-def test_some_sources_by_name_in_their_own_order_and_unknown_ones_refused(lab: Lab, tmp_path: Path) -> None:
+def test_some_sources_by_name_in_their_own_order_and_unknown_ones_refused(
+    source_hub: SourceHub, tmp_path: Path
+) -> None:
     for name in ("a", "b", "c"):
-        lab.source(name, lambda call, root: Told(["x"]))
-    ask = asking(lab.hub())
+        source_hub.source(name, lambda call, root: Told(["x"]))
+    ask = context_caller(source_hub.hub())
     body = ask(tmp_path, sources=["c", "a", "c"])
     assert [one["name"] for one in body["sections"]] == ["a", "c"] and body["missing"] == []
     with pytest.raises(InvalidInput, match="there is no source 'd'") as refused:
@@ -150,14 +154,14 @@ def test_the_argument_names_every_source_that_there_is() -> None:
 
 
 @pytest.fixture(scope="module")
-def told_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hub, list[list[str]]]]:
+def text_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hub, list[list[str]]]]:
     """A hub with eight sources that tell what the list has for them."""
-    lab = Lab(tmp_path_factory.mktemp("told"))
+    source_hub = SourceHub(tmp_path_factory.mktemp("told"))
     told: list[list[str]] = []
     for number in range(8):
-        lab.source(f"s{number}", lambda call, root, number=number: Told(told[number], more=number))
-    yield lab.hub(), told
-    lab.hubs[0].close()
+        source_hub.source(f"s{number}", lambda call, root, number=number: Told(told[number], more=number))
+    yield source_hub.hub(), told
+    source_hub.hubs[0].close()
 
 
 TEXT = st.text(max_size=60)  # half letters, which no source should give, among them
@@ -166,11 +170,11 @@ TEXT = st.text(max_size=60)  # half letters, which no source should give, among 
 @settings(max_examples=40, deadline=None)
 @given(contents=st.lists(st.lists(TEXT, max_size=30), min_size=8, max_size=8), most=st.integers(500, 3000))
 def test_any_contents_in_any_budget_by_the_door(
-    told_hub: tuple[Hub, list[list[str]]], contents: list[list[str]], most: int
+    text_hub: tuple[Hub, list[list[str]]], contents: list[list[str]], most: int
 ) -> None:
-    hub, told = told_hub
+    hub, told = text_hub
     told[:] = contents
-    body, again = (asking(hub)(Path("/tmp"), max_tokens=most) for _ in range(2))
+    body, again = (context_caller(hub)(Path("/tmp"), max_tokens=most) for _ in range(2))
     assert body == again and body["max_tokens"] == most
     assert body["tokens"] == count(json.dumps(body, ensure_ascii=False)) <= most
     assert [one["name"] for one in body["sections"]] == sorted(one["name"] for one in body["sections"])

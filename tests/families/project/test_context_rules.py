@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crewhall.families.project.model_context import Missing, ProjectContext
-from crewhall.families.project.rules_context import LINE, Heard, fitted, plain
-from crewhall.families.project.rules_git import changed_in, diff_lines, standing, status_in, tally
-from crewhall.families.project.rules_tree import LETTERS, changed, counted, tree_lines
+from crewhall.families.project.rules_context import LINE, SourceText, fit, plain
+from crewhall.families.project.rules_git import changed_files_in, diff_lines, head_lines, status_in, tally
+from crewhall.families.project.rules_tree import NAMES_CHARACTERS, apply_changes, tree_lines, tree_of
 from crewhall.outside.tokens import count
 
 WORDS = st.text(st.characters(codec="utf-8"), max_size=40) | st.sampled_from(
@@ -32,20 +32,20 @@ def tokens_of(context: ProjectContext) -> int:
 def test_whatever_was_told_the_answer_stays_in_its_budget_and_says_what_it_left_out(
     told: list[Any], reasons: list[str], path: str, most: int
 ) -> None:
-    heard = [Heard(f"s{n}", one[1], tuple(map(plain, one[0])), one[2], one[3]) for n, one in enumerate(told)]
+    texts = [SourceText(f"s{n}", one[1], tuple(map(plain, one[0])), one[2], one[3]) for n, one in enumerate(told)]
     missing = [Missing(name=f"m{n}", reason=plain(reason)) for n, reason in enumerate(reasons)]
-    context = fitted(path * 20, heard, missing, most)
+    context = fit(path * 20, texts, missing, most)
     assert context.tokens == tokens_of(context) <= most
-    assert context == fitted(path * 20, heard, missing, most)
+    assert context == fit(path * 20, texts, missing, most)
     names = [section.name for section in context.sections]
-    assert names == [one.name for one in heard][: len(names)]
+    assert names == [one.name for one in texts][: len(names)]
     told_of = {*names, *(one.name for one in context.missing)}
-    assert told_of == {one.name for one in heard} | {one.name for one in missing}
-    for section, one in zip(context.sections, heard, strict=False):
+    assert told_of == {one.name for one in texts} | {one.name for one in missing}
+    for section, one in zip(context.sections, texts, strict=False):
         _is_honest(section.text, section.left_out, one)
 
 
-def _is_honest(text: str, left_out: str | None, one: Heard) -> None:
+def _is_honest(text: str, left_out: str | None, one: SourceText) -> None:
     """The text is the first lines, and the number that is left out is the number of the others."""
     total = len(one.lines) + one.more
     counted_out = (left_out or "").removesuffix(one.rest or "").removesuffix("; ")
@@ -56,31 +56,31 @@ def _is_honest(text: str, left_out: str | None, one: Heard) -> None:
 @pytest.mark.parametrize("most", [500, 700, 1500, 4000])
 def test_most_of_a_budget_is_used(most: int) -> None:
     names = ("git", "tasks", "readme", "tree")
-    heard = [Heard(name, 10, tuple(f"line {n} of the section {name}" for n in range(900))) for name in names]
-    context = fitted("/srv/shop", heard, [], most)
+    texts = [SourceText(name, 10, tuple(f"line {n} of the section {name}" for n in range(900))) for name in names]
+    context = fit("/srv/shop", texts, [], most)
     assert most * 0.93 <= context.tokens <= most
     assert all(section.text for section in context.sections)
 
 
 def test_what_one_section_does_not_need_the_others_get_and_the_first_gets_what_is_left_over() -> None:
     long = tuple(f"line {n} of a long one" for n in range(900))
-    shared = fitted("/", [Heard("a", 10, long), Heard("b", 10, long)], [], 1000).sections
-    alone = fitted("/", [Heard("a", 10, long), Heard("b", 10, ("one",))], [], 1000).sections
+    shared = fit("/", [SourceText("a", 10, long), SourceText("b", 10, long)], [], 1000).sections
+    alone = fit("/", [SourceText("a", 10, long), SourceText("b", 10, ("one",))], [], 1000).sections
     assert shared[0].tokens < 500 < 850 < alone[0].tokens
-    weighty = fitted("/", [Heard("a", 30, long), Heard("b", 10, long)], [], 1000).sections
+    weighty = fit("/", [SourceText("a", 30, long), SourceText("b", 10, long)], [], 1000).sections
     assert weighty[0].tokens > 2 * weighty[1].tokens
-    clumsy = fitted("/", [Heard("a", 10, long), Heard("b", 10, ("word " * 2000,))], [], 1000).sections
+    clumsy = fit("/", [SourceText("a", 10, long), SourceText("b", 10, ("word " * 2000,))], [], 1000).sections
     assert clumsy[0].tokens > 850 and clumsy[1].left_out == "all 1 lines"
 
 
 def test_with_no_room_for_frames_the_last_sources_are_named_without_a_section() -> None:
-    heard = [Heard(f"source-{n}", 10, ("some words",)) for n in range(24)]
-    context = fitted("/srv/" + "x" * 3000, heard, [], 500)
+    texts = [SourceText(f"source-{n}", 10, ("some words",)) for n in range(24)]
+    context = fit("/srv/" + "x" * 3000, texts, [], 500)
     assert context.path is None and tokens_of(context) <= 500
-    assert fitted("/srv/" + "x" * 900, heard[:2], [], 500).path == "/srv/" + "x" * 900  # whole, or not at all
+    assert fit("/srv/" + "x" * 900, texts[:2], [], 500).path == "/srv/" + "x" * 900  # whole, or not at all
     shown = [section.name for section in context.sections]
     assert shown == [f"source-{n}" for n in range(len(shown))] and context.sections[0].text == "some words"
-    assert [one.name for one in context.missing] == [one.name for one in heard[len(shown) :]]
+    assert [one.name for one in context.missing] == [one.name for one in texts[len(shown) :]]
     assert {one.reason for one in context.missing} == {"no room"}
 
 
@@ -117,7 +117,7 @@ STATUS = (
 
 def test_a_status_is_told_as_git_tells_it_in_short() -> None:
     status = status_in(STATUS)
-    assert standing(status) == ["on branch main, commit 1234567890ab", "upstream origin/main: 2 ahead, 1 behind"]
+    assert head_lines(status) == ["on branch main, commit 1234567890ab", "upstream origin/main: 2 ahead, 1 behind"]
     assert tally(status) == "2 staged, 1 changed, 1 conflicted, 2 untracked"
     lines = [plain(entry.line) for entry in status.entries]
     assert lines == ["M  a name with blanks", "R  old -> new", "UU both", " D gone", "?? caf\\xe9", "?? dir/"]
@@ -135,18 +135,18 @@ def test_a_status_is_told_as_git_tells_it_in_short() -> None:
     ],
 )
 def test_where_head_is(out: bytes, lines: Sequence[str]) -> None:
-    assert standing(status_in(out)) == lines
+    assert head_lines(status_in(out)) == lines
     assert tally(status_in(out)) == "nothing is uncommitted"
 
 
 def test_a_diff_is_told_with_its_largest_files_first() -> None:
-    files = changed_in(b"1\t0\ta\0-\t-\tb.png\x0010\t2\tc\td\0")
+    files = changed_files_in(b"1\t0\ta\0-\t-\tb.png\x0010\t2\tc\td\0")
     assert diff_lines("staged", files) == ["staged: 3 files, +11 -2", "  +10 -2 c\td", "  +1 -0 a", "  binary b.png"]
     assert diff_lines("staged", []) == ["staged: 0 files, +0 -0"]
 
 
 def test_a_small_tree_is_told_with_its_names_in_their_places() -> None:
-    small = counted(["README.md", "src/b.py", "src/a.py", "src/deep/x", ".hidden"])
+    small = tree_of(["README.md", "src/b.py", "src/a.py", "src/deep/x", ".hidden"])
     assert tree_lines(small, ["build/"]) == (
         [
             "5 files: 2 .py, 2 no ending, 1 .md",
@@ -160,12 +160,12 @@ def test_a_small_tree_is_told_with_its_names_in_their_places() -> None:
         ],
         0,
     )
-    assert tree_lines(counted([])) == (["no files", "./ 0 files"], 0)
+    assert tree_lines(tree_of([])) == (["no files", "./ 0 files"], 0)
 
 
 def test_a_large_tree_is_told_by_its_directories_and_then_by_names_small_directories_first() -> None:
     large = [f"d{n % 10}/{n}.py" for n in range(900)] + ["d3/Makefile", "top", "small/one", "small/two"]
-    lines, unnamed = tree_lines(counted(large))
+    lines, unnamed = tree_lines(tree_of(large))
     assert lines[:3] == ["904 files: 900 .py, 4 no ending", "./ 904 files", "  top"] and unnamed == 0
     assert lines[lines.index("d3/ 91 files") + 1] == "  Makefile"
     behind = lines[lines.index("== names, small directories first ==") + 1 :]
@@ -177,16 +177,16 @@ def test_a_large_tree_is_told_by_its_directories_and_then_by_names_small_directo
 
 def test_names_that_are_too_many_are_counted() -> None:
     paths = [f"src/{n}/{name}.py" for n in range(300) for name in range(150)] + [f"{n}" for n in range(120)]
-    lines, unnamed = tree_lines(counted(paths))
+    lines, unnamed = tree_lines(tree_of(paths))
     told = sum(line.count(".py") for line in lines[1:])
-    assert sum(map(len, lines)) < LETTERS + 10_000 and unnamed == 45_120 - told - 100 and told > 1_000
+    assert sum(map(len, lines)) < NAMES_CHARACTERS + 10_000 and unnamed == 45_120 - told - 100 and told > 1_000
     many = [f"file-{n:04}" for n in range(1000)]
-    (names,) = (line for line in tree_lines(counted(many))[0] if "more" in line)
-    assert names.endswith("and 900 more") and tree_lines(counted(many))[1] == 900
+    (names,) = (line for line in tree_lines(tree_of(many))[0] if "more" in line)
+    assert names.endswith("and 900 more") and tree_lines(tree_of(many))[1] == 900
 
 
 def test_files_that_came_and_went_are_counted() -> None:
-    tree = counted(["a", "src/old.py", "src/main.py", "src/kept.py"])
-    now = changed(tree, ["src/old.py", "src/main.py"], ["src/new.py", "docs/index.html"])
-    same = counted(["a", "src/kept.py", "src/new.py", "docs/index.html"])
+    tree = tree_of(["a", "src/old.py", "src/main.py", "src/kept.py"])
+    now = apply_changes(tree, ["src/old.py", "src/main.py"], ["src/new.py", "docs/index.html"])
+    same = tree_of(["a", "src/kept.py", "src/new.py", "docs/index.html"])
     assert tree_lines(now) == tree_lines(same) and now.notable["docs"] == ["index.html"] and not now.notable["src"]

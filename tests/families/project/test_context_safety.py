@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crewhall.app import Hub
-from tests.families.project.contexts import asking, lines, reason
+from tests.families.project.contexts import context_caller, lines, reason
 from tests.outside.repos import change, commit, git, make_repository
 
 pytestmark = [pytest.mark.parametrize("database", ["sqlite"], indirect=True), pytest.mark.slow]
@@ -176,7 +176,7 @@ def test_nothing_of_a_repositorys_own_configuration_is_run(
 ) -> None:
     trap = Trap(tmp_path / "shop")
     assert lay(trap)
-    body = asking(hub)(trap.root)
+    body = context_caller(hub)(trap.root)
     assert not trap.mark.exists()
     assert lines(body, "git")[0].startswith("on branch main") and lines(body, "commits")
     notes = {clean_filter: "the filter odd.name of this repository was not run", submodule_filter: "changes inside sub"}
@@ -193,7 +193,7 @@ def test_a_filter_that_the_person_has_for_all_repositories_runs_as_for_them(
     (tmp_path / "home" / ".gitconfig").write_text(f'[filter "big"]\n\tclean = {trap.program}\n')
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     os.utime(trap.root / "file-0", ns=(1, 1))  # looks changed, and is not
-    body = asking(hub)(trap.root)
+    body = context_caller(hub)(trap.root)
     note = "the filter own of this repository was not run: its files may show as changed"
     assert trap.mark.exists() and lines(body, "git")[1:] == [note, "nothing is uncommitted"]
 
@@ -204,7 +204,7 @@ def test_a_repository_that_names_other_files_as_its_own_shows_none_of_them(hub: 
     root = tmp_path / "shop"
     make_repository(root)
     git(root, "config", "core.worktree", str(tmp_path / "private"))
-    body = asking(hub)(root)
+    body = context_caller(hub)(root)
     assert lines(body, "git")[1:] == ["nothing is uncommitted"] and "hunter2" not in json.dumps(body)
 
 
@@ -218,12 +218,12 @@ def test_a_bare_repository_among_the_files_is_not_asked(hub: Hub, tmp_path: Path
         ("core.fsmonitor", str(trap.program)),
     ):
         git(planted, "--git-dir=.", "config", name, value)
-    body = asking(hub)(planted)
+    body = context_caller(hub)(planted)
     assert not trap.mark.exists()
     assert reason(body, "git") == reason(body, "commits") == "this is no working tree of a git repository"
     assert "file-0" not in json.dumps(body)
     (planted / "inner").mkdir()
-    assert reason(asking(hub)(planted / "inner"), "git") == "this is no working tree of a git repository"
+    assert reason(context_caller(hub)(planted / "inner"), "git") == "this is no working tree of a git repository"
 
 
 @pytest.mark.parametrize("text", ["gitdir: /nowhere", "gitdir: ../private", "nonsense", "", "gitdir: " + "x" * 9000])
@@ -234,7 +234,7 @@ def test_a_git_file_that_leads_nowhere_good_is_told_as_no_repository(hub: Hub, t
     root.mkdir()
     (root / ".git").write_text(text)
     (root / "README").write_text("words\n")
-    body = asking(hub)(root)
+    body = context_caller(hub)(root)
     assert reason(body, "git") == "this is no working tree of a git repository"
     assert lines(body, "readme") == ["== README ==", "words"] and "file-0" not in json.dumps(body)
 
@@ -313,7 +313,7 @@ def test_nothing_of_another_repository_is_told(
     root.mkdir()
     lead(root, private)
     assert "hunter2" in git(root, "log", "-1", "--stat", check=False)  # git as a person runs it tells it
-    body = asking(hub)(root)
+    body = context_caller(hub)(root)
     assert "hunter2" not in json.dumps(body) and "file-0" not in json.dumps(body)
     assert reason(body, "git") == reason(body, "commits") == reason(body, "changes")
     why = ("does not name this", "a link leads elsewhere", "HEAD is at a name that is no branch")
@@ -321,17 +321,17 @@ def test_nothing_of_another_repository_is_told(
 
 
 def test_a_repository_elsewhere_that_names_the_working_tree_is_its_own(hub: Hub, tmp_path: Path, private: Path) -> None:
-    assert lines(asking(hub)(private.parent / "linked"), "git")[0].startswith("on branch hunter2-branch")
+    assert lines(context_caller(hub)(private.parent / "linked"), "git")[0].startswith("on branch hunter2-branch")
     root = tmp_path / "outer"
     make_repository(root)
     git(root, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(private), "inner")
-    assert lines(asking(hub)(root / "inner"), "git")[0].startswith("on branch main")
+    assert lines(context_caller(hub)(root / "inner"), "git")[0].startswith("on branch main")
     git(tmp_path, "init", "-q", "-b", "main", "--separate-git-dir", str(tmp_path / "apart.git"), "tree")
-    body = asking(hub)(tmp_path / "tree")
+    body = context_caller(hub)(tmp_path / "tree")
     why = "its repository does not name this as its working tree (`git config core.worktree` mends that): "
     assert reason(body, "git").startswith(why)  # a long path may be cut: it comes last
     git(tmp_path / "tree", "config", "core.worktree", str(tmp_path / "tree"))
-    assert lines(asking(hub)(tmp_path / "tree"), "git")[0] == "on branch main, no commit yet"
+    assert lines(context_caller(hub)(tmp_path / "tree"), "git")[0] == "on branch main, no commit yet"
 
 
 def by_excludes(root: Path, secret: Path) -> None:
@@ -368,7 +368,7 @@ def test_a_repository_cannot_ask_what_is_in_a_file_elsewhere(
     change(root / "file-0", SAME_SIZE)
     for name in ("guess", "ignored-by-person"):
         (root / name).write_text("x")
-    body = asking(hub)(root)
+    body = context_caller(hub)(root)
     if ask_by is by_link:
         assert reason(body, "git").startswith("a link leads elsewhere: ")
     else:

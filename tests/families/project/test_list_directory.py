@@ -50,14 +50,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def repo(tmp_path: Path, home: Path, made: Path) -> Path:
+def repo(tmp_path: Path, home: Path, model_repo: Path) -> Path:
     """A repository of one's own, in which a person has rules of theirs."""
-    shutil.copytree(made, tmp_path / "repo", symlinks=True)
+    shutil.copytree(model_repo, tmp_path / "repo", symlinks=True)
     return tmp_path / "repo"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rules of every kind, submodules, nested repositories, and names that are not easy to say."""
     tmp_path = tmp_path_factory.mktemp("made")
     library = tmp_path / "library"
@@ -98,7 +98,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def asking(make_hub: Callable[..., Hub]) -> Callable[[Path], List]:
+def lister(make_hub: Callable[..., Hub]) -> Callable[[Path], List]:
     hub = make_hub()
 
     def at(root: Path) -> List:
@@ -124,7 +124,7 @@ def entries(ask: List, path: str, **more: Any) -> Iterator[dict[str, Any]]:
         offset = page["next_offset"]
 
 
-def walked(ask: List, root: Path, path: str = ".") -> Iterator[str]:
+def walk(ask: List, root: Path, path: str = ".") -> Iterator[str]:
     """What a client finds by listing every directory, in the words of `git ls-files`."""
     for entry in entries(ask, path):
         place = os.path.normpath(f"{path}/{entry['name']}")
@@ -133,7 +133,7 @@ def walked(ask: List, root: Path, path: str = ".") -> Iterator[str]:
         elif (root / place / ".git").exists():
             yield f"{place}/"
         else:
-            yield from walked(ask, root, place)
+            yield from walk(ask, root, place)
 
 
 def as_git_says(where: Path) -> set[str]:
@@ -142,27 +142,27 @@ def as_git_says(where: Path) -> set[str]:
     return {name for name in names if name and os.path.lexists(where / name)}
 
 
-def test_a_walk_finds_what_git_lists_from_whichever_directory(asking: Callable[[Path], List], repo: Path) -> None:
+def test_a_walk_finds_what_git_lists_from_whichever_directory(lister: Callable[[Path], List], repo: Path) -> None:
     """By a server at the top, and by one at that directory."""
     for place in (".", "src", "src/deep", "new", "odd", "vendor/library", "nested", "build", "logs"):
         root = repo / place
-        assert set(walked(asking(root), root)) == as_git_says(root), place
-        assert list(entries(asking(repo), place)) == list(entries(asking(root), ".")), place
+        assert set(walk(lister(root), root)) == as_git_says(root), place
+        assert list(entries(lister(repo), place)) == list(entries(lister(root), ".")), place
 
 
 def test_a_directory_of_a_worktree_has_the_rules_of_its_repository(
-    asking: Callable[[Path], List], repo: Path, tmp_path: Path
+    lister: Callable[[Path], List], repo: Path, tmp_path: Path
 ) -> None:
     tree = tmp_path / "tree"
     git(repo, "worktree", "add", "-q", str(tree), "-b", "fix")
     write(tree, "mine.txt", "x.log", "new.py")
-    assert set(walked(asking(tree), tree)) == as_git_says(tree)
+    assert set(walk(lister(tree), tree)) == as_git_says(tree)
     assert "new.py" in as_git_says(tree) and "mine.txt" not in as_git_says(tree)
 
 
-def test_entries_have_types_and_sizes_and_come_by_name(asking: Callable[[Path], List], repo: Path) -> None:
+def test_entries_have_types_and_sizes_and_come_by_name(lister: Callable[[Path], List], repo: Path) -> None:
     os.mkfifo(repo / "pipe")
-    found = asking(repo)()
+    found = lister(repo)()
     assert (found["path"], found["total"], found["next_offset"]) == (".", len(found["entries"]), None)
     names = [entry["name"] for entry in found["entries"]]
     assert names == sorted(names) and ".git" not in names and ".gitignore" in names
@@ -172,43 +172,43 @@ def test_entries_have_types_and_sizes_and_come_by_name(asking: Callable[[Path], 
     assert seen["build"] == ("directory", None), "a file in it is tracked, whatever the rules say"
     assert seen["logs"] == ("directory", None), "no rule is about it"
     assert seen["pipe"] == ("other", None)
-    assert {entry["name"]: entry["type"] for entry in asking(repo)("vendor")["entries"]} == {
+    assert {entry["name"]: entry["type"] for entry in lister(repo)("vendor")["entries"]} == {
         "library": "submodule",
         "empty": "submodule",
     }
 
 
-def test_what_is_ignored_is_counted_and_shown_when_asked_for(asking: Callable[[Path], List], repo: Path) -> None:
+def test_what_is_ignored_is_counted_and_shown_when_asked_for(lister: Callable[[Path], List], repo: Path) -> None:
     left = {"x.log", "only-top", "node_modules", "mine.txt", "a.swp", "ignored.log"}
-    found, whole = asking(repo)(), asking(repo)(include_ignored=True)
+    found, whole = lister(repo)(), lister(repo)(include_ignored=True)
     assert found["ignored"] == len(left) and found["note"] is None
     shown = {entry["name"] for entry in found["entries"]}
     assert {entry["name"] for entry in whole["entries"]} == shown | left
     assert whole["ignored"] == 0 and whole["total"] == found["total"] + len(left)
 
 
-def test_a_directory_that_git_ignores_says_so(asking: Callable[[Path], List], repo: Path) -> None:
-    found = asking(repo)("node_modules/p")
+def test_a_directory_that_git_ignores_says_so(lister: Callable[[Path], List], repo: Path) -> None:
+    found = lister(repo)("node_modules/p")
     assert (found["entries"], found["total"], found["ignored"]) == ([], 0, 1)
     assert found["note"] == "Git ignores all that is here; include_ignored lists it."
-    assert asking(repo)("empty")["note"] is None
-    assert [one["name"] for one in asking(repo)("node_modules/p", include_ignored=True)["entries"]] == ["q.js"]
+    assert lister(repo)("empty")["note"] is None
+    assert [one["name"] for one in lister(repo)("node_modules/p", include_ignored=True)["entries"]] == ["q.js"]
 
 
 def test_a_directory_outside_any_repository_has_its_own_rules_and_the_persons(
-    asking: Callable[[Path], List], home: Path, tmp_path: Path
+    lister: Callable[[Path], List], home: Path, tmp_path: Path
 ) -> None:
     plain = tmp_path / "plain"
     write(plain, "a.py", "a.swp", "a.log", "sub/b.py", "sub/b.log", "sub/keep.log", "sub/x.git/HEAD")
     (plain / ".gitignore").write_text("*.log\n")
     (plain / "sub/.gitignore").write_text("!keep.log\n")
-    found = asking(plain)()
+    found = lister(plain)()
     assert [one["name"] for one in found["entries"]] == [".gitignore", "a.py", "sub"] and found["note"] is None
-    assert [one["name"] for one in asking(plain)("sub")["entries"]] == [".gitignore", "b.py", "keep.log", "x.git"]
+    assert [one["name"] for one in lister(plain)("sub")["entries"]] == [".gitignore", "b.py", "keep.log", "x.git"]
 
 
 def test_what_is_known_of_a_directory_is_asked_again_when_the_settings_change(
-    asking: Callable[[Path], List], repo: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lister: Callable[[Path], List], repo: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing changes but the configuration, and then a file that it includes; how often git is run is counted."""
     monkeypatch.setattr(cache, "SETTLED_NS", 0)
@@ -216,9 +216,9 @@ def test_what_is_known_of_a_directory_is_asked_again_when_the_settings_change(
     (tmp_path / "bin/git").write_text(f'#!/bin/sh\necho >> {tmp_path}/ran\nexec {shutil.which("git")} "$@"\n')
     (tmp_path / "bin/git").chmod(0o755)
     (home / "secrets").write_text("a.py~\n")
-    ask, path, seen = asking(repo), os.environ["PATH"], []
+    ask, path, seen = lister(repo), os.environ["PATH"], []
 
-    def told() -> list[str]:
+    def listed_names() -> list[str]:
         (tmp_path / "ran").write_text("")
         monkeypatch.setenv("PATH", f"{tmp_path}/bin:{path}")
         names = [entry["name"] for entry in ask()["entries"]]
@@ -226,29 +226,29 @@ def test_what_is_known_of_a_directory_is_asked_again_when_the_settings_change(
         seen.append(len((tmp_path / "ran").read_text()))
         return names
 
-    before = told()
-    assert told() == before and "a.py~" in before and "a.swp" not in before
+    before = listed_names()
+    assert listed_names() == before and "a.py~" in before and "a.swp" not in before
     git(repo, "config", "core.excludesFile", str(home / "secrets"))
-    assert [told(), told()] == [before, before] and seen == [2, 1, 3, 1]
+    assert [listed_names(), listed_names()] == [before, before] and seen == [2, 1, 3, 1]
     git(repo, "config", "--unset", "core.excludesFile")
     git(repo, "config", "include.path", str(home / "more"))
-    assert told() == before
+    assert listed_names() == before
     (home / "more").write_text(f"[core]\n\texcludesFile = {home}/secrets\n")
-    assert told() == before
+    assert listed_names() == before
 
 
-def test_names_that_are_not_text_are_counted(asking: Callable[[Path], List], repo: Path) -> None:
+def test_names_that_are_not_text_are_counted(lister: Callable[[Path], List], repo: Path) -> None:
     os.mkdir(repo / "bytes")
     for name in (b"ok", b"b\xff", b"\xc3("):
         with open(os.path.join(os.fsencode(repo / "bytes"), name), "xb"):
             pass
-    found = asking(repo)("bytes")
+    found = lister(repo)("bytes")
     assert [one["name"] for one in found["entries"]] == ["ok"] and found["total"] == 1 and found["ignored"] == 0
     assert found["note"] == "Left out: 2 whose names are not UTF-8."
 
 
-def test_pages_follow_one_another(asking: Callable[[Path], List], repo: Path) -> None:
-    ask = asking(repo)
+def test_pages_follow_one_another(lister: Callable[[Path], List], repo: Path) -> None:
+    ask = lister(repo)
     whole = ask()
     first = ask(limit=3)
     assert first["entries"] == whole["entries"][:3] and first["next_offset"] == 3 and first["total"] == whole["total"]
@@ -256,11 +256,11 @@ def test_pages_follow_one_another(asking: Callable[[Path], List], repo: Path) ->
     assert ask(offset=999)["entries"] == [] and ask(offset=999)["next_offset"] is None
 
 
-def test_twenty_thousand_files_agree_with_git(asking: Callable[[Path], List], home: Path) -> None:
+def test_twenty_thousand_files_agree_with_git(lister: Callable[[Path], List], home: Path) -> None:
     """Half of them are tracked; in each directory some are ignored by the top's rules, some by its own."""
     with quick_place() as place:
         many = fill(Path(place))
-        found = set(walked(asking(many), many))
+        found = set(walk(lister(many), many))
         assert found == as_git_says(many)
         assert 17_000 < len(found) < 20_000
 
@@ -292,11 +292,11 @@ def fill(many: Path) -> Path:
     ],
 )
 def test_what_cannot_be_listed_is_refused(
-    asking: Callable[[Path], List], tmp_path: Path, path: str, failure: type[Exception]
+    lister: Callable[[Path], List], tmp_path: Path, path: str, failure: type[Exception]
 ) -> None:
     root = tmp_path / "root"
     write(root, "a.py", ".git/refs/x")
     (root / "door").symlink_to("/etc")
     (root / "sneaky").symlink_to(".git")
     with pytest.raises(failure):
-        asking(root)(path, include_ignored=True)
+        lister(root)(path, include_ignored=True)

@@ -13,8 +13,8 @@ from crewhall.families.project.rules_file import (
     KEY_BYTES,
     PIECE,
     WHOLE_BYTES,
-    Part,
     Reading,
+    TextPart,
     refuse_large,
     refuse_secret,
     refuse_secret_name,
@@ -161,7 +161,7 @@ def test_other_bytes_are_no_text(data: bytes) -> None:
         text_of(data, "a.bin")
 
 
-def part_of(data: bytes, offset: int, limit: int | None, size: int = PIECE, most: int = 10 * PIECE) -> Part:
+def part_of(data: bytes, offset: int, limit: int | None, size: int = PIECE, most: int = 10 * PIECE) -> TextPart:
     """A part of a file that comes in pieces of this size."""
     reading = Reading("a", offset, limit, most)
     for start in range(0, len(data), size):
@@ -171,7 +171,7 @@ def part_of(data: bytes, offset: int, limit: int | None, size: int = PIECE, most
 
 @pytest.mark.parametrize("data", ["\ufeff", ""])
 def test_a_mark_alone_is_an_empty_file(data: str) -> None:
-    assert part_of(data.encode(), 0, None) == Part("", 0, None)
+    assert part_of(data.encode(), 0, None) == TextPart("", 0, None)
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, KEY_BYTES])
@@ -212,7 +212,7 @@ def test_the_parts_of_a_text_are_the_text(lines: list[str], ended: bool, size: i
 
 def test_a_line_far_behind_is_found() -> None:
     data = b"".join(b"%07d\n" % number for number in range(50_000))
-    assert part_of(data, 49_998, 5) == Part("0049998\n0049999\n", 50_000, None)
+    assert part_of(data, 49_998, 5) == TextPart("0049998\n0049999\n", 50_000, None)
     assert part_of(data, 20_000, 2).content == "0020000\n0020001\n"
     assert part_of(data, 50_000, 2).content == ""
     with pytest.raises(InvalidInput, match="has 50000 lines, and offset is 50001"):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from crewhall.app import NOWHERE, Hub, Origin, Progress
+from crewhall.app import NOWHERE, Hub, Origin, Progress, Tick
 from crewhall.errors import Failure
 from crewhall.fakehosts.faults import Fault
 from crewhall.fakehosts.gitea import FakeGitea
@@ -19,7 +19,9 @@ from crewhall.fakehosts.github import FakeGitHub
 from crewhall.fakehosts.host import Exchange
 from crewhall.fakehosts.state import FakeRepository
 from crewhall.families.all import registry
+from crewhall.families.pulls.steps import OPENING
 from crewhall.identity import Actor
+from crewhall.journal import settle_all
 from crewhall.stop import Stop
 from crewhall.store.transaction import Row
 from tests.conftest import BOTH, Clock, settings_for
@@ -55,24 +57,24 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def pretended(kind: str, token: str | None = None) -> Host:
+def fake_host(kind: str, token: str | None = None) -> Host:
     return (FakeGitHub if kind == "github" else FakeGitea)({token or TOKENS[kind]: "octocat"})
 
 
 @pytest.fixture
 def host(kind: str) -> Iterator[Host]:
     """A pretended host with octo/ops. All that it was asked, and answered of its own, is as its description says."""
-    with pretended(kind) as there:
+    with fake_host(kind) as there:
         there.add_repository("octo", "ops", FIRST)
         yield there
-    said = [replace(one, status=0) if one.fault == "answer" else one for one in there.exchanges]
-    assert [told for one in said for told in problems(kind, one)] == []  # type: ignore[arg-type]
+    exchanges = [replace(one, status=0) if one.fault == "answer" else one for one in there.exchanges]
+    assert [problem for one in exchanges for problem in problems(kind, one)] == []  # type: ignore[arg-type]
 
 
 def set_up(kind: str, host: Host, token: str | None = None) -> dict[str, Any]:
     """The settings by which a hub reaches a host, and tries again at once."""
-    told = {f"pulls__{kind}_url": host.url, f"pulls__{kind}_token": TOKENS[kind] if token is None else token}
-    return told | {"pulls__pause": "1ms"}
+    settings = {f"pulls__{kind}_url": host.url, f"pulls__{kind}_token": TOKENS[kind] if token is None else token}
+    return settings | {"pulls__pause": "1ms"}
 
 
 class Site:
@@ -87,7 +89,7 @@ class Site:
     def repo(self) -> FakeRepository:
         return self.host.repositories[(self.owner, self.name)]
 
-    def moved(self) -> "Site":
+    def move_to_new_repository(self) -> "Site":
         """The same hall with a repository that nobody has touched."""
         self.name = f"ops-{next(self._numbers)}"
         self.host.add_repository(self.owner, self.name, FIRST)
@@ -110,7 +112,7 @@ class Site:
     def create(self, **given: Any) -> dict[str, Any]:
         return self.ask("create_pr", **{**PULL, "files": [FILE], **given})
 
-    def refused(self, tool: str = "create_pr", **given: Any) -> Failure:
+    def refusal(self, tool: str = "create_pr", **given: Any) -> Failure:
         """The failure that a call meets; it must meet one that says what to do next."""
         with pytest.raises(Failure) as caught:
             self.create(**given) if tool == "create_pr" else self.ask(tool, **given)
@@ -127,10 +129,19 @@ class Site:
     def rows(self) -> list[Row]:
         return sql(self.hub, "SELECT * FROM pull ORDER BY created_at, id")
 
-    def told(self) -> list[str]:
+    def leases(self) -> list[int]:
+        """When the operations that are under way, or were left, may be settled."""
+        return [row["lease_until"] for row in sql(self.hub, "SELECT lease_until FROM operation")]
+
+    def settle(self, clock: Clock) -> None:
+        """Do what the chore does when all leases are over."""
+        clock.now = max([clock.now, *self.leases()])
+        settle_all(OPENING, Tick(self.hub, clock.now, awake_since=0))
+
+    def pull_events(self) -> list[str]:
         """What events say of pulls, the oldest first."""
-        found = self.ask_events()
-        return [one["what"] for one in found if one["what"].startswith("pull.")]
+        events = self.ask_events()
+        return [one["what"] for one in events if one["what"].startswith("pull.")]
 
     def ask_events(self) -> list[dict[str, Any]]:
         events: list[dict[str, Any]] = self.hub.call("event_list", {"limit": 500}, PERSON)["events"]
@@ -164,7 +175,7 @@ class Both:
         self.hub, self.github, self.gitea = hub, github, gitea
         self.site = Site(hub, github)
 
-    def asked(self, **given: Any) -> list[str]:
+    def hosts_called(self, **given: Any) -> list[str]:
         """Which hosts a call asks."""
         before = len(self.github.exchanges), len(self.gitea.exchanges)
         self.site.ask("list_prs", **given)
@@ -177,7 +188,7 @@ class Both:
 
 @pytest.fixture
 def both(make_hub: Callable[..., Hub]) -> Iterator[Both]:
-    with pretended("github") as github, pretended("gitea") as gitea:
+    with fake_host("github") as github, fake_host("gitea") as gitea:
         for one in (github, gitea):
             one.add_repository("octo", "ops", FIRST)
         yield Both(make_hub(**{**set_up("github", github), **set_up("gitea", gitea)}), github, gitea)
@@ -199,19 +210,19 @@ def bridge(**variables: str) -> Origin:
 
 def together(*calls: Callable[[], dict[str, Any]]) -> list[dict[str, Any] | Failure]:
     """What comes of calls that begin at the same moment."""
-    start, found = threading.Barrier(len(calls)), [None] * len(calls)
+    start, results = threading.Barrier(len(calls)), [None] * len(calls)
 
     def run(number: int, call: Callable[[], dict[str, Any]]) -> None:
         start.wait(20)
         try:
-            found[number] = call()  # type: ignore[call-overload]
+            results[number] = call()  # type: ignore[call-overload]
         except Failure as failure:
-            found[number] = failure  # type: ignore[call-overload]
+            results[number] = failure  # type: ignore[call-overload]
 
     threads = [threading.Thread(target=run, args=one) for one in enumerate(calls)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert None not in found
-    return found  # type: ignore[return-value]
+    assert None not in results
+    return results  # type: ignore[return-value]

@@ -13,14 +13,14 @@ from crewhall.errors import Forbidden, InvalidInput
 from crewhall.families.pulls.model import ChangeType
 from crewhall.families.pulls.rules_change import (
     branch_name,
+    branches_by_number,
     digest,
-    numbered,
     refuse_base,
     refuse_prefix,
     refuse_tier,
     slug,
     stem,
-    tier_told,
+    tier_from,
 )
 from tests.outside.repos import git
 from tests.sizes import size
@@ -76,14 +76,14 @@ def test_every_number_has_a_name_of_its_own_that_is_known_again(title: str, numb
     names = {n: branch_name("p", "skill", title, n) for n in numbers}
     assert all(len(name.removeprefix("p/skill/")) <= 50 for name in names.values())
     assert len(set(names.values())) == len(names)
-    assert numbered("p", "skill", title, names.values()) == names
+    assert branches_by_number("p", "skill", title, names.values()) == names
 
 
 def test_branches_of_other_changes_are_not_this_ones() -> None:
     others = ["p/fix/disk", "q/check/disk", "p/check/disks", "p/check/disk-", "p/check/disk-02", "p/check/disk-1"]
     others += ["p/check/disk-2x", "p/check/disk-٣", "p/check/disk-2-2", "check/disk", "p/check/disk-2\n", "", "-2"]
     mine = {1: "p/check/disk", 7: "p/check/disk-7"}
-    assert numbered("p", "check", "Disk", [*others, *mine.values()]) == mine
+    assert branches_by_number("p", "check", "Disk", [*others, *mine.values()]) == mine
 
 
 def is_branch(where: Path, name: str) -> bool:
@@ -149,7 +149,7 @@ def test_a_tier_limits_what_a_pull_may_hold(tier: int, files: int, message: str 
 
 @pytest.mark.parametrize(("text", "tier"), [("1", 1), ("2", 2), ("3", 3), (" 3 ", 3), ("2\n", 2)])
 def test_a_tier_is_read(text: str, tier: int) -> None:
-    assert tier_told(text) == tier
+    assert tier_from(text) == tier
 
 
 MALFORMED = ["", " ", "0", "4", "-1", "02", "2.0", "+3", "٣", "³", "3\n3", "3 3", "3\0", "three", "${CLAUDEOPS_TIER}"]
@@ -157,7 +157,7 @@ MALFORMED = ["", " ", "0", "4", "-1", "02", "2.0", "+3", "٣", "³", "3\n3", "3 
 
 @pytest.mark.parametrize("text", [None, *MALFORMED])
 def test_a_tier_that_is_missing_or_malformed_is_the_lowest(text: str | None) -> None:
-    assert tier_told(text) == 1
+    assert tier_from(text) == 1
 
 
 @pytest.mark.parametrize("text", [False, "", "  ", "false", "0", " false\n"])

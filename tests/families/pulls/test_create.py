@@ -56,7 +56,7 @@ def test_one_call_makes_a_branch_with_one_commit_a_pull_and_its_labels(site: Sit
 def test_action_is_create_unless_it_is_given(site: Site) -> None:
     site.create()
     assert site.repo.files(BRANCH)["checks/jellyfin.md"] == b"# Jellyfin\n"
-    refusal = site.refused(title="Again", files=[{**FILE, "path": "checks/disk.md"}])
+    refusal = site.refusal(title="Again", files=[{**FILE, "path": "checks/disk.md"}])
     assert (refusal.code, refusal.message.split(". ")[0]) == ("CONFLICT", "'checks/disk.md' is on main already")
 
 
@@ -72,12 +72,12 @@ def test_a_renamed_repository_is_found_by_its_old_name(site: Site) -> None:
     assert site.create()["number"] == 1
     assert [one.head for one in site.host.repositories[("octo", "operations")].pulls.values()] == [BRANCH]
     assert site.rows()[0]["name"] == "operations"
-    assert site.refused().code == "CONFLICT"
+    assert site.refusal().code == "CONFLICT"
 
 
 def test_names_of_owner_and_repository_are_taken_in_any_case(site: Site) -> None:
     site.create()
-    assert site.refused(repo_owner="OCTO", repo_name="Ops").code == "CONFLICT"
+    assert site.refusal(repo_owner="OCTO", repo_name="Ops").code == "CONFLICT"
 
 
 @on_github
@@ -91,7 +91,7 @@ def test_labels_and_the_prefix_are_settings(site: Site, make_hub: Any) -> None:
     assert site.create(title="No label", files=[{**FILE, "path": "checks/2.md"}])["labels"] == []
     assert site.repo.pulls[2].labels == []
     site.hub = make_hub(**told, pulls__branch_prefix="bad..prefix")
-    assert "bad..prefix" in site.refused(title="Third").message
+    assert "bad..prefix" in site.refusal(title="Third").message
 
 
 # What is kept and told
@@ -128,25 +128,25 @@ def test_a_call_that_is_wrong_in_many_ways_meets_the_first_of_them(site: Site) -
         "origin": bridge(CLAUDEOPS_TIER="1", CLAUDEOPS_DRY_RUN="1"),
         "clone_url": "https://elsewhere.example/octo/ops",
     }
-    assert site.refused(**wrong).message.startswith("argument 'title'")
+    assert site.refusal(**wrong).message.startswith("argument 'title'")
     wrong |= {"title": PULL["title"]}
-    assert site.refused(**wrong).message == "path 'CLAUDE.md' is denied by 'CLAUDE.md'"
+    assert site.refusal(**wrong).message == "path 'CLAUDE.md' is denied by 'CLAUDE.md'"
     wrong |= {"files": wrong["files"][1:]}
-    assert site.refused(**wrong).message == "tier 1 agents cannot create PRs; minimum tier is 2"
+    assert site.refusal(**wrong).message == "tier 1 agents cannot create PRs; minimum tier is 2"
     wrong |= {"origin": bridge(CLAUDEOPS_TIER="2", CLAUDEOPS_DRY_RUN="1")}
     assert site.create(**wrong)["dry_run"] is True
     wrong |= {"origin": bridge(CLAUDEOPS_TIER="2")}
-    assert site.refused(**wrong).message.startswith("the repository is at elsewhere.example, as clone_url says")
+    assert site.refusal(**wrong).message.startswith("the repository is at elsewhere.example, as clone_url says")
     assert site.host.exchanges == [], "until here nothing was sent"
     del wrong["clone_url"]
-    assert site.refused(**wrong).message.startswith("pull 1 is open with the same title")
+    assert site.refusal(**wrong).message.startswith("pull 1 is open with the same title")
     wrong |= {"title": "Another title", "base_branch": "nowhere"}
-    assert site.refused(**wrong).message.startswith("octo/ops has no branch 'nowhere'")
+    assert site.refusal(**wrong).message.startswith("octo/ops has no branch 'nowhere'")
     del wrong["base_branch"]
-    assert site.refused(**wrong).message.startswith("'checks/disk.md' is on main already")
+    assert site.refusal(**wrong).message.startswith("'checks/disk.md' is on main already")
     assert writes(site.host.exchanges) == [], "until here nothing was changed"
     wrong |= {"files": [FILE]}
-    assert "no more pulls" in site.refused(**wrong).message
+    assert "no more pulls" in site.refusal(**wrong).message
     assert site.branches() == [BRANCH], "that of the first"
 
 
@@ -180,7 +180,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
 @on_github
 def test_what_is_refused_sends_nothing_and_leaves_nothing(site: Site) -> None:
     before = everything(site.hub)
-    codes = {what: site.refused(**given).code for what, (_, given) in REFUSED.items()}
+    codes = {what: site.refusal(**given).code for what, (_, given) in REFUSED.items()}
     assert codes == {what: code for what, (code, _) in REFUSED.items()}
     assert (site.host.exchanges, everything(site.hub)) == ([], before)
     rows = "SELECT tool, success, error FROM call_log ORDER BY length(id), id"
@@ -189,16 +189,16 @@ def test_what_is_refused_sends_nothing_and_leaves_nothing(site: Site) -> None:
 
 
 def test_a_refusal_by_the_host_names_what_it_said(site: Site) -> None:
-    assert site.refused(repo_name="nothing").code == "NOT_FOUND"
+    assert site.refusal(repo_name="nothing").code == "NOT_FOUND"
     site.host.forbid("octo", "ops")
-    refusal = site.refused()
+    refusal = site.refusal()
     assert refusal.code == "FORBIDDEN" and "Resource not accessible" in refusal.message
     assert f"pulls.{site.kind}_token" in refusal.hint
     assert (site.branches(), site.rows()) == ([], [])
 
 
 def test_an_unchanged_file_needs_no_pull(site: Site) -> None:
-    refusal = site.refused(files=[{"path": "checks/disk.md", "content": "old\n", "action": "update"}])
+    refusal = site.refusal(files=[{"path": "checks/disk.md", "content": "old\n", "action": "update"}])
     assert (refusal.code, refusal.message.split(":")[0]) == ("INVALID_INPUT", "nothing would change")
     assert (site.branches(), site.rows()) == ([], [])
 

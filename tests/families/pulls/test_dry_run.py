@@ -79,14 +79,14 @@ def test_it_needs_no_token(site: Site, make_hub: Callable[..., Hub]) -> None:
     site.hub = make_hub()
     plan = site.create(origin=dry())
     assert (plan["branch"], plan["provider"]) == (BRANCH, None)
-    assert site.refused(origin=bridge(**TIER)).message == "no host for pulls is set up"
+    assert site.refusal(origin=bridge(**TIER)).message == "no host for pulls is set up"
 
 
 def test_every_check_runs(site: Site) -> None:
-    assert "denied" in site.refused(origin=dry(), files=[{**FILE, "path": "Dockerfile.md"}]).message
-    assert site.refused(origin=dry(CLAUDEOPS_TIER="1")).message.startswith("tier 1 agents")
-    assert site.refused(origin=dry(), files=[{"path": "checks/a.md"}]).code == "INVALID_INPUT"
-    assert site.refused(origin=dry(), title="").code == "INVALID_INPUT"
+    assert "denied" in site.refusal(origin=dry(), files=[{**FILE, "path": "Dockerfile.md"}]).message
+    assert site.refusal(origin=dry(CLAUDEOPS_TIER="1")).message.startswith("tier 1 agents")
+    assert site.refusal(origin=dry(), files=[{"path": "checks/a.md"}]).code == "INVALID_INPUT"
+    assert site.refusal(origin=dry(), title="").code == "INVALID_INPUT"
 
 
 LONG: dict[str, dict[str, Any]] = {

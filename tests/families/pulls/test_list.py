@@ -77,16 +77,16 @@ def test_each_state_has_its_own(site: Site) -> None:
         assert (answer["total"], answer["next_offset"]) == (len(which), None), state
         assert all(one["state"] == state for one in answer["prs"] if state != "all")
     assert all(one["merged_at"] for one in site.ask("list_prs", state="merged")["prs"])
-    assert site.refused("list_prs", state="draft").code == "INVALID_INPUT"
+    assert site.refusal("list_prs", state="draft").code == "INVALID_INPUT"
 
 
 @on_github
 def test_a_repository_without_pulls_and_one_that_is_not_there(site: Site) -> None:
     assert site.ask("list_prs") == {"prs": [], "provider": "github", "total": 0, "next_offset": None}
-    refusal = site.refused("list_prs", repo_name="nothing")
+    refusal = site.refusal("list_prs", repo_name="nothing")
     assert (refusal.code, "octo/nothing" in refusal.message) == ("NOT_FOUND", True)
-    assert site.refused("get_pr_status", pr_number=9).code == "NOT_FOUND"
-    assert site.refused("get_pr_status", pr_number=0).code == "INVALID_INPUT"
+    assert site.refusal("get_pr_status", pr_number=9).code == "NOT_FOUND"
+    assert site.refusal("get_pr_status", pr_number=0).code == "INVALID_INPUT"
 
 
 def test_limit_and_offset_cut_a_list(site: Site) -> None:
@@ -100,7 +100,7 @@ def test_limit_and_offset_cut_a_list(site: Site) -> None:
     beyond = site.ask("list_prs", offset=100)
     assert (beyond["prs"], beyond["total"], beyond["next_offset"]) == ([], 8, None)
     for wrong in ({"limit": 0}, {"limit": 501}, {"offset": -1}):
-        assert site.refused("list_prs", **wrong).code == "INVALID_INPUT"
+        assert site.refusal("list_prs", **wrong).code == "INVALID_INPUT"
 
 
 def test_the_pages_lead_to_each_pull_once(site: Site) -> None:

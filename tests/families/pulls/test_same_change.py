@@ -30,7 +30,7 @@ SAME: list[tuple[dict[str, Any], str]] = [
 def test_a_second_pull_for_the_same_change_is_refused_and_the_first_is_named(site: Site) -> None:
     first = site.create()
     for same, why in SAME:
-        refusal = site.refused(**same)
+        refusal = site.refusal(**same)
         assert (refusal.code, refusal.message) == ("CONFLICT", f"pull 1 is open {why}: {first['url']}"), same
         assert refusal.fields == {"number": 1, "url": first["url"], "branch": BRANCH}, same
     assert (len(site.repo.pulls), site.branches(), len(site.rows())) == (1, [BRANCH], 1)
@@ -43,7 +43,7 @@ def test_another_base_type_or_title_is_another_change(site: Site) -> None:
     assert site.create(change_type="fix", files=[OTHER])["branch"] == "claude-ops/fix/add-jellyfin-health"
     third = {**FILE, "path": "checks/third.md"}
     assert site.create(title="Add Jellyfin: health?", files=[third])["branch"] == f"{BRANCH}-3"
-    assert site.refused(base_branch="next").fields["number"] == 2
+    assert site.refusal(base_branch="next").fields["number"] == 2
     assert len(site.open_heads()) == 4
 
 
@@ -65,14 +65,14 @@ def test_after_the_first_has_ended_a_new_one_has_a_branch_of_its_own(site: Site)
     before = dict(site.repo.branches)
     assert site.create()["branch"] == f"{BRANCH}-3"
     assert {name: site.repo.branches[name] for name in before} == before
-    assert site.refused().fields["branch"] == f"{BRANCH}-3"
+    assert site.refusal().fields["branch"] == f"{BRANCH}-3"
 
 
 def test_a_persons_branch_is_never_touched(site: Site, clock: Clock) -> None:
     theirs = site.repo.add_commit(BRANCH, {"checks/mine.md": b"1"}, "A person's own")
     assert site.create()["branch"] == f"{BRANCH}-2"
     site.fail(("POST", "/pulls$"), status=422, body={"message": "unfit"})
-    site.refused(title="Third", files=[OTHER])
+    site.refusal(title="Third", files=[OTHER])
     assert site.repo.branches == {**site.repo.branches, BRANCH: theirs}
     assert site.branches() == [BRANCH, f"{BRANCH}-2"]
 
@@ -85,10 +85,10 @@ def test_a_branch_that_a_person_makes_meanwhile_stays_theirs(site: Site, with_pu
             if with_pull:
                 site.repo.add_pull(title="Mine", head=BRANCH)
 
-    refusal = site.refused(progress=meanwhile)
+    refusal = site.refusal(progress=meanwhile)
     assert (refusal.code, BRANCH in refusal.message) == ("CONFLICT", True)
     assert site.repo.log(BRANCH)[0].message == "A person's own"
-    assert (site.rows(), site.told(), len(site.repo.pulls)) == ([], ["pull.failed"], int(with_pull))
+    assert (site.rows(), site.pull_events(), len(site.repo.pulls)) == ([], ["pull.failed"], int(with_pull))
 
 
 def test_another_hall_that_opens_it_meanwhile_wins(site: Site, other_hall: Site) -> None:
@@ -96,10 +96,10 @@ def test_another_hall_that_opens_it_meanwhile_wins(site: Site, other_hall: Site)
         if done == 1:
             assert other_hall.create(files=[OTHER])["number"] == 1
 
-    assert site.refused(progress=meanwhile).code == "CONFLICT"
+    assert site.refusal(progress=meanwhile).code == "CONFLICT"
     assert (site.rows(), [row["number"] for row in other_hall.rows()]) == ([], [1])
     assert set(site.repo.files(BRANCH)) > {"checks/other.md"} and FILE["path"] not in site.repo.files(BRANCH)
-    assert site.refused().fields["number"] == 1
+    assert site.refusal().fields["number"] == 1
 
 
 # At once
@@ -126,7 +126,7 @@ def test_twenty_changes_at_once_are_twenty_pulls(site: Site) -> None:
     assert sorted(one["number"] for one in found if isinstance(one, dict)) == list(range(1, 21))
     assert (len(site.branches()), site.branches()) == (20, site.open_heads())
     assert {row["number"] for row in site.rows() if row["state"] == "open"} == set(range(1, 21))
-    assert site.told() == ["pull.opened"] * 20
+    assert site.pull_events() == ["pull.opened"] * 20
 
 
 def test_two_halls_at_once_open_one_pull(site: Site, other_hall: Site) -> None:
@@ -138,7 +138,9 @@ def test_two_halls_at_once_open_one_pull(site: Site, other_hall: Site) -> None:
 
 
 @contextmanager
-def held(site: Site, method: str, path: str, seconds: float, **given: Any) -> Iterator[list[dict[str, Any] | Failure]]:
+def held_call(
+    site: Site, method: str, path: str, seconds: float, **given: Any
+) -> Iterator[list[dict[str, Any] | Failure]]:
     """A call that the host holds back at some request while the block runs; at the end, what came of it."""
     came: list[dict[str, Any] | Failure] = []
     site.fail((method, path), times=1, kind="slow", seconds=seconds)
@@ -151,9 +153,9 @@ def held(site: Site, method: str, path: str, seconds: float, **given: Any) -> It
 
 @on_github
 def test_while_a_first_call_is_at_work_a_second_is_told_how_long_to_wait(site: Site) -> None:
-    with held(site, "POST", "/git/commits$", 0.3) as came:
+    with held_call(site, "POST", "/git/commits$", 0.3) as came:
         for same in ({}, {"title": "Other title"}, {"files": [OTHER]}):
-            refusal = site.refused(**same)
+            refusal = site.refusal(**same)
             assert (refusal.code, refusal.fields["branch"]) == ("CONFLICT", BRANCH)
             assert "operator is opening a pull for the same change: 'Add jellyfin health'" in refusal.message
             assert "settled in 120 s" in refusal.hint
@@ -163,9 +165,9 @@ def test_while_a_first_call_is_at_work_a_second_is_told_how_long_to_wait(site: S
 @on_github
 def test_a_branch_that_a_first_call_has_made_is_known_to_be_at_work(site: Site) -> None:
     """Else the same title with other files would get the next branch, and there would be two pulls."""
-    with held(site, "POST", "/git/refs$", 0.3) as came:
+    with held_call(site, "POST", "/git/refs$", 0.3) as came:
         assert site.branches() == [BRANCH]
-        assert site.refused(files=[OTHER]).code == "CONFLICT"
+        assert site.refusal(files=[OTHER]).code == "CONFLICT"
     assert isinstance(came[0], dict) and site.open_heads() == [BRANCH]
 
 
@@ -174,7 +176,7 @@ def test_a_branch_that_a_first_call_has_made_is_known_to_be_at_work(site: Site) 
 def test_the_same_files_that_are_opened_while_one_looks_are_not_opened_again(site: Site) -> None:
     site.repo.set_state(site.repo.pulls[site.create()["number"]], "closed")
     site.repo.drop_branch(BRANCH)
-    with held(site, "GET", "/pulls/1$", 0.5, title="Another title") as came:
+    with held_call(site, "GET", "/pulls/1$", 0.5, title="Another title") as came:
         assert site.create()["number"] == 2
     assert isinstance(came[0], Failure) and (came[0].code, came[0].fields["number"]) == ("CONFLICT", 2)
     assert (site.branches(), len(site.rows())) == ([BRANCH], 2)

@@ -22,7 +22,7 @@ ALLOW = (
 )
 
 
-def decided(path: str, deny: tuple[str, ...] = DENY, allow: tuple[str, ...] = ALLOW) -> str:
+def outcome_of(path: str, deny: tuple[str, ...] = DENY, allow: tuple[str, ...] = ALLOW) -> str:
     """What becomes of a path: fine, not plain, out of place, or the pattern that denies it."""
     try:
         refuse_out_of_scope([path], deny, allow)
@@ -51,7 +51,7 @@ def decided(path: str, deny: tuple[str, ...] = DENY, allow: tuple[str, ...] = AL
     ],
 )
 def test_what_lies_in_an_allowed_place_is_fine(path: str) -> None:
-    assert decided(path) == "fine"
+    assert outcome_of(path) == "fine"
 
 
 @pytest.mark.parametrize(
@@ -104,8 +104,8 @@ def test_what_lies_in_an_allowed_place_is_fine(path: str) -> None:
     ],
 )
 def test_what_is_no_plain_relative_path_is_refused_before_any_pattern_is_asked(path: str) -> None:
-    assert decided(path) == "not plain"
-    assert decided(path, (), ("*", "*/*", "*/*/*")) == "not plain"
+    assert outcome_of(path) == "not plain"
+    assert outcome_of(path, (), ("*", "*/*", "*/*/*")) == "not plain"
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_what_is_no_plain_relative_path_is_refused_before_any_pattern_is_asked(p
     ],
 )
 def test_what_is_denied_is_denied_by_path_and_by_last_name_in_any_case_and_form(path: str, pattern: str) -> None:
-    assert decided(path) == pattern
-    assert decided(path, DENY, ("*", "*/*", path)) == pattern, "denied, even where it is allowed"
+    assert outcome_of(path) == pattern
+    assert outcome_of(path, DENY, ("*", "*/*", path)) == pattern, "denied, even where it is allowed"
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_what_is_denied_is_denied_by_path_and_by_last_name_in_any_case_and_form(
     ],
 )
 def test_what_only_looks_like_an_allowed_place_is_none(path: str) -> None:
-    assert decided(path) == "out of place"
+    assert outcome_of(path) == "out of place"
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_what_only_looks_like_an_allowed_place_is_none(path: str) -> None:
     ],
 )
 def test_only_stars_and_question_marks_are_special_in_a_pattern(pattern: str, path: str, decision: str) -> None:
-    assert decided(path, (), (pattern,)) == decision
+    assert outcome_of(path, (), (pattern,)) == decision
 
 
 def test_without_patterns_nothing_is_denied_and_nothing_is_allowed() -> None:
@@ -230,8 +230,8 @@ def test_a_long_path_is_cut_in_the_message_and_the_hint_names_the_allowed_places
 def test_no_pattern_makes_a_path_take_long() -> None:
     """By seeking again for each star this would take years."""
     pattern = "*a" * 40 + "*b"
-    assert decided("a" * 255, (pattern,), ("*",)) == "fine"
-    assert decided("/".join(["a" * 255] * 15), ("/".join([pattern] * 15),), (pattern,)) == "out of place"
+    assert outcome_of("a" * 255, (pattern,), ("*",)) == "fine"
+    assert outcome_of("/".join(["a" * 255] * 15), ("/".join([pattern] * 15),), (pattern,)) == "out of place"
 
 
 # Properties
@@ -243,7 +243,7 @@ PIECES += ["~", "C:", "%2e", ".git", " ", "\u0435", "\u200b", "\uff0e", "\uff0f"
 @settings(max_examples=size(100, 300), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=7).map("".join) | st.sampled_from(ALLOW) | st.text(max_size=12))
 def test_what_passes_means_itself_and_lies_directly_in_an_allowed_directory(path: str) -> None:
-    if decided(path) != "fine":
+    if outcome_of(path) != "fine":
         return
     assert posixpath.normpath(path) == path == unicodedata.normalize("NFKC", path)
     assert path == "CLAUDE-OPS.md" or posixpath.dirname(path) in {posixpath.dirname(place) for place in ALLOW} - {""}
@@ -265,7 +265,7 @@ names = st.lists(st.text(alphabet="abé", min_size=1, max_size=5), min_size=1, m
 @settings(max_examples=size(100, 300), deadline=None)
 @given(st.text(alphabet="ab/é*?", max_size=9), names)
 def test_a_pattern_allows_exactly_what_it_fits(pattern: str, path: str) -> None:
-    assert decided(path, (), (pattern,)) == ("fine" if fits(pattern, path) else "out of place")
+    assert outcome_of(path, (), (pattern,)) == ("fine" if fits(pattern, path) else "out of place")
 
 
 # Clashes

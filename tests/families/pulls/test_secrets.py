@@ -26,7 +26,7 @@ OWN = "own_T0kenOfTheClient"
 
 
 @pytest.fixture
-def logged(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
+def log_output(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     """What a hub with MCP_LOG_LEVEL=debug writes to stderr."""
     text, root, ours = io.StringIO(), logging.getLogger(), logging.getLogger("crewhall")
     before = root.handlers[:], root.level, ours.level
@@ -67,10 +67,10 @@ class Full:
         self.each(clone_url=f"https://ada:{OWN}@elsewhere.example/octo/ops")
         for status in (401, 403, 404, 422, 429, 500):
             for token, origin in ((OWN, self.client), (TOKENS[self.site.kind], NOWHERE)):
-                self.site.moved()
+                self.site.move_to_new_repository()
                 self.site.fail(("", ""), **_echo(status, token), after=status % 7, times=20)
                 self.each(origin)
-        self.site.moved()
+        self.site.move_to_new_repository()
         self.site.fail(("POST", "/pulls$"), **_echo(422, TOKENS[self.site.kind]))
         self.site.fail(("DELETE", ""), **_echo(403, TOKENS[self.site.kind]))
         self.each()
@@ -81,7 +81,9 @@ def _echo(status: int, token: str) -> dict[str, Any]:
     return {"status": status, "body": {"message": token, "errors": [{"message": token}]}, "headers": {"x-told": token}}
 
 
-def test_no_token_is_in_logs_database_events_errors_or_answers(both: Both, database: str, logged: io.StringIO) -> None:
+def test_no_token_is_in_logs_database_events_errors_or_answers(
+    both: Both, database: str, log_output: io.StringIO
+) -> None:
     hub = both.hub
     with hub.own_work() as tx:
         operators = operator_token(tx, hub.settings.home, hub.clock())
@@ -97,7 +99,7 @@ def test_no_token_is_in_logs_database_events_errors_or_answers(both: Both, datab
     kept = json.dumps(everything(hub), default=str) + json.dumps(full.site.ask_events()) + str(_files(database))
     hub.calls.close()
     kept += str(sql(hub, "SELECT * FROM call_log"))
-    seen = {"logs": logged.getvalue(), "kept": kept, "answers": "\n".join(answers)}
+    seen = {"logs": log_output.getvalue(), "kept": kept, "answers": "\n".join(answers)}
     assert "asked" in seen["logs"] and BRANCH in seen["kept"] and "[token]" in seen["answers"]
     secrets = {*TOKENS.values(), OWN, operators}
     assert [(where, secret) for where, text in seen.items() for secret in secrets if secret in text] == []
@@ -118,11 +120,11 @@ def test_no_token_is_in_the_words_that_objects_have_for_themselves(site: Site) -
 
 
 def test_a_token_that_is_no_header_is_refused_without_being_shown(
-    site: Site, make_hub: Callable[..., Hub], logged: io.StringIO
+    site: Site, make_hub: Callable[..., Hub], log_output: io.StringIO
 ) -> None:
     bad = f"{OWN}\nX-Other: 1 ü"
     site.hub = make_hub(**set_up(site.kind, site.host, token=bad))
-    refusal = site.refused()
-    told = json.dumps([refusal.body(), site.ask("pulls_health")]) + logged.getvalue()
+    refusal = site.refusal()
+    told = json.dumps([refusal.body(), site.ask("pulls_health")]) + log_output.getvalue()
     assert (refusal.code, OWN in told, site.host.exchanges) == ("FORBIDDEN", False, [])
     assert f"pulls.{site.kind}_token" in refusal.hint

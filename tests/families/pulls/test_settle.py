@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from crewhall.app import Hub, Tick
+from crewhall.app import Hub
 from crewhall.families.all import registry
-from crewhall.families.pulls.chores import settle_all
-from crewhall.families.pulls.journal import FORGET_MS, taken
+from crewhall.families.pulls.steps import OPENING
+from crewhall.journal import FORGET_MS
 from crewhall.store.transaction import Row
 from tests.conftest import Clock, eventually, settings_for
 from tests.contract.writer import SERVER
@@ -24,9 +24,9 @@ from tests.families.pulls.conftest import (
     TOKENS,
     Site,
     bridge,
+    fake_host,
     on_both,
     on_github,
-    pretended,
     set_up,
     together,
 )
@@ -39,11 +39,11 @@ STEPS = {  # where the hub dies: the request is done, and nobody hears the answe
     "gitea": ["/contents$", "/pulls$"],
 }
 OTHER = {**FILE, "path": "checks/other.md"}
-Killed = Callable[[str], None]
+KillAt = Callable[[str], None]
 
 
 @pytest.fixture
-def killed(database: str, tmp_path: Path, clock: Clock, site: Site) -> Killed:
+def kill_hub(database: str, tmp_path: Path, clock: Clock, site: Site) -> KillAt:
     """A call of another hub of the hall, which is killed while the host works at this."""
 
     def kill_at(path: str) -> None:
@@ -69,9 +69,7 @@ def _create(database: str, home: Path, settings: dict[str, Any], now: int, name:
 def look(site: Site, clock: Clock, times: int = 1) -> None:
     """What the chore does when all leases are over."""
     for _ in range(times):
-        leases = [row["lease_until"] for row in half_open(site)]
-        clock.now = max([clock.now, *leases])
-        settle_all(Tick(site.hub, clock.now, awake_since=0))
+        site.settle(clock)
 
 
 def half_open(site: Site) -> list[Row]:
@@ -81,9 +79,11 @@ def half_open(site: Site) -> list[Row]:
 @pytest.mark.parametrize(
     ("kind", "step"), [(kind, step) for kind, steps in STEPS.items() for step in steps], indirect=["kind"]
 )
-def test_what_a_killed_hub_left_is_settled_after_its_lease(site: Site, clock: Clock, killed: Killed, step: str) -> None:
-    killed(step)
-    is_open, refusal = bool(site.repo.pulls), site.refused()
+def test_what_a_killed_hub_left_is_settled_after_its_lease(
+    site: Site, clock: Clock, kill_hub: KillAt, step: str
+) -> None:
+    kill_hub(step)
+    is_open, refusal = bool(site.repo.pulls), site.refusal()
     assert refusal.code == "CONFLICT"
     assert refusal.fields.get("number") == 1 if is_open else "settled in 120 s" in refusal.hint
     pass_time(clock, 119, site.hub, ticks=2)
@@ -92,50 +92,52 @@ def test_what_a_killed_hub_left_is_settled_after_its_lease(site: Site, clock: Cl
     assert site.branches() == site.open_heads() == ([BRANCH] if is_open else [])
     if is_open:
         assert sorted(site.repo.pulls[1].labels) == ["automated", "claude-ops"] or "label" in step
-        assert site.refused().fields["number"] == 1
+        assert site.refusal().fields["number"] == 1
     else:
         assert site.create()["branch"] == BRANCH
     look(site, clock, 6)
     assert ([row["number"] for row in site.rows()], len(site.repo.pulls), site.branches()) == ([1], 1, [BRANCH])
-    assert site.told() == ["pull.opened"] + ["pull.failed"] * (not is_open)
+    assert site.pull_events() == ["pull.opened"] + ["pull.failed"] * (not is_open)
 
 
 @on_both
 @on_github
-def test_the_same_call_again_settles_it_too_and_makes_one_pull(site: Site, clock: Clock, killed: Killed) -> None:
-    killed("/git/refs$")
-    assert site.refused(title="Other title").code == "CONFLICT"
+def test_the_same_call_again_settles_it_too_and_makes_one_pull(site: Site, clock: Clock, kill_hub: KillAt) -> None:
+    kill_hub("/git/refs$")
+    assert site.refusal(title="Other title").code == "CONFLICT"
     clock.advance(121)
     made = site.create()
     assert (made["branch"], site.branches(), len(site.repo.pulls)) == (BRANCH, [BRANCH], 1)
     look(site, clock, 6)
-    assert ([row["state"] for row in site.rows()], site.told()) == (["open"], ["pull.opened", "pull.failed"])
+    assert ([row["state"] for row in site.rows()], site.pull_events()) == (["open"], ["pull.opened", "pull.failed"])
 
 
 @on_github
 def test_a_pull_that_a_killed_hub_opened_is_noted_and_known_by_its_files(
-    site: Site, clock: Clock, killed: Killed
+    site: Site, clock: Clock, kill_hub: KillAt
 ) -> None:
-    killed("/pulls$")
+    kill_hub("/pulls$")
     clock.advance(121)
-    assert site.refused(title="Other title").fields["number"] == 1
+    assert site.refusal(title="Other title").fields["number"] == 1
     (row,) = site.rows()
     assert (row["state"], row["number"], row["commit_id"]) == ("open", 1, site.repo.branches[BRANCH])
 
 
 @on_github
 def test_a_commit_of_a_person_on_what_a_killed_hub_left_is_never_removed(
-    site: Site, clock: Clock, killed: Killed
+    site: Site, clock: Clock, kill_hub: KillAt
 ) -> None:
-    killed("/git/refs$")
+    kill_hub("/git/refs$")
     theirs = site.repo.add_commit(BRANCH, {"checks/mine.md": b"1"}, "A person goes on here")
     look(site, clock, 6)
     assert (site.repo.branches[BRANCH], site.rows()) == (theirs, [])
 
 
 @on_github
-def test_what_a_killed_hub_left_and_nobody_may_look_at_blocks_nobody(site: Site, clock: Clock, killed: Killed) -> None:
-    killed("/git/trees$")
+def test_what_a_killed_hub_left_and_nobody_may_look_at_blocks_nobody(
+    site: Site, clock: Clock, kill_hub: KillAt
+) -> None:
+    kill_hub("/git/trees$")
     site.fail(("GET", "/branches/claude-ops/"), times=1, status=403, body={"message": "protected"})
     look(site, clock)
     assert [row["state"] for row in site.rows()] == ["left"]
@@ -163,7 +165,7 @@ def test_a_call_that_was_taken_for_dead_stops_and_leaves_nothing(site: Site, clo
         if done == step:
             look(site, clock)
 
-    refusal = site.refused(progress=sleep)
+    refusal = site.refusal(progress=sleep)
     assert (refusal.code, "taken for dead" in refusal.message) == ("UNAVAILABLE", True)
     assert site.branches() == []
     look(site, clock, 6)
@@ -173,18 +175,18 @@ def test_a_call_that_was_taken_for_dead_stops_and_leaves_nothing(site: Site, clo
 # Two who settle, and many things to settle
 
 
-def left(site: Site, clock: Clock, number: int = 1, **given: Any) -> None:
+def leave_branch(site: Site, clock: Clock, number: int = 1, **given: Any) -> None:
     """A branch that a call could not remove; its lease is over."""
     site.fail(("POST", "/pulls$"), times=1, status=422, body={"message": "unfit"})
     site.fail(("DELETE", ""), times=1, status=403, body={"message": "protected"})
-    site.refused(title=f"Change {number}", files=[{**FILE, "content": str(number)}], **given)
+    site.refusal(title=f"Change {number}", files=[{**FILE, "content": str(number)}], **given)
     clock.advance(61)
 
 
 @on_both
 @on_github
 def test_who_settles_is_alone_and_removes_no_branch_of_a_later_call(site: Site, clock: Clock) -> None:
-    left(site, clock)
+    leave_branch(site, clock)
     site.fail(("GET", "/pulls$"), times=1, kind="slow", seconds=0.5)
     chore = threading.Thread(target=look, args=(site, clock))
     chore.start()
@@ -199,10 +201,10 @@ def test_who_settles_is_alone_and_removes_no_branch_of_a_later_call(site: Site, 
 @on_both
 @on_github
 def test_of_many_who_want_to_settle_one_does(site: Site, clock: Clock) -> None:
-    left(site, clock)
+    leave_branch(site, clock)
     for _ in range(10):
-        clock.now = max(clock.now, site.rows()[0]["lease_until"])
-        found = together(*[lambda: {"taken": len(taken(site.hub, site.host.url, None, 10))}] * 8)
+        clock.now = max(clock.now, *site.leases())
+        found = together(*[lambda: {"taken": len(site.hub.journal.take(OPENING, site.host.url))}] * 8)
         assert sorted(one["taken"] for one in found if isinstance(one, dict)) == [0] * 7 + [1]
 
 
@@ -210,15 +212,15 @@ def test_of_many_who_want_to_settle_one_does(site: Site, clock: Clock) -> None:
 def test_what_cannot_be_settled_keeps_nothing_else_back(site: Site, clock: Clock) -> None:
     site.fail(("GET", "/branches/claude-ops/"), status=403, body={"message": "protected"})
     for number in range(12):
-        left(site, clock, number)
-    left(site.moved(), clock)
+        leave_branch(site, clock, number)
+    leave_branch(site.move_to_new_repository(), clock)
     look(site, clock, 2)
     assert (site.branches(), [row["name"] for row in site.rows()].count("ops")) == ([], 12)
 
 
 @on_github
 def test_a_repository_that_the_token_does_not_see_is_not_taken_for_an_empty_one(site: Site, clock: Clock) -> None:
-    left(site, clock)
+    leave_branch(site, clock)
     site.fail(("GET", "$"), times=9, status=404, body={"message": "Not Found"})
     site.fail(("GET", "/branches/"), times=9, status=404, body={"message": "Not Found"})
     look(site, clock, 9)
@@ -227,13 +229,13 @@ def test_a_repository_that_the_token_does_not_see_is_not_taken_for_an_empty_one(
 
 @on_github
 def test_what_nobody_can_look_at_is_forgotten_after_a_week(site: Site, clock: Clock) -> None:
-    left(site, clock)
+    leave_branch(site, clock)
     site.fail(("GET", "$"), status=404, body={"message": "Not Found"})
     look(site, clock, 2)
     assert len(site.rows()) == 1
     clock.now += FORGET_MS
     look(site, clock, 2)
-    assert site.rows() == [] and site.told() == ["pull.failed"]
+    assert site.rows() == [] and site.pull_events() == ["pull.failed"]
 
 
 @on_github
@@ -242,7 +244,7 @@ def test_what_a_client_left_with_a_token_of_its_own_is_settled_by_its_next_call(
 ) -> None:
     site.hub = make_hub(clock=clock, **set_up("github", site.host, token=""))
     client = bridge(GITHUB_TOKEN=TOKENS["github"], CLAUDEOPS_TIER="3")
-    left(site, clock, origin=client)
+    leave_branch(site, clock, origin=client)
     look(site, clock, 3)
     assert (len(site.branches()), len(site.rows())) == (1, 1), "the hub has no token for it"
     made = site.create(title="Something else", files=[OTHER], origin=client)
@@ -253,11 +255,11 @@ def test_what_a_client_left_with_a_token_of_its_own_is_settled_by_its_next_call(
 def test_a_host_that_is_not_set_up_any_more_keeps_the_chore_from_no_other(
     site: Site, make_hub: Callable[..., Hub], clock: Clock
 ) -> None:
-    left(site, clock)
+    leave_branch(site, clock)
     asked = len(site.host.exchanges)
-    with pretended("gitea") as gitea:
-        there = Site(make_hub(clock=clock, **set_up("gitea", gitea)), gitea, "gitea").moved()
-        left(there, clock)
+    with fake_host("gitea") as gitea:
+        there = Site(make_hub(clock=clock, **set_up("gitea", gitea)), gitea, "gitea").move_to_new_repository()
+        leave_branch(there, clock)
         look(there, clock, 6)
         assert (there.branches(), [row["provider"] for row in there.rows()]) == ([], ["github"])
     assert len(site.host.exchanges) == asked

@@ -97,15 +97,15 @@ def test_the_operators_own_tier_is_a_setting(
 @pytest.mark.parametrize("name", ["tier", "CLAUDEOPS_TIER", "Tier", "agent_tier"])
 def test_a_tier_is_no_argument(site: Site, agent: Actor, name: str) -> None:
     for tool in ("create_pr", "list_prs", "pulls_health"):
-        refusal = site.refused(tool, actor=agent, origin=bridge(CLAUDEOPS_TIER="1"), **{name: 3})
+        refusal = site.refusal(tool, actor=agent, origin=bridge(CLAUDEOPS_TIER="1"), **{name: 3})
         assert (refusal.code, name in refusal.message) == ("INVALID_INPUT", True)
     nested = [{**FILE, "tier": 3}]
-    assert site.refused(actor=agent, files=nested).code == "INVALID_INPUT"
+    assert site.refusal(actor=agent, files=nested).code == "INVALID_INPUT"
     assert site.host.exchanges == []
 
 
 def test_a_refused_tier_sends_nothing_and_a_good_one_opens_the_pull(site: Site, agent: Actor) -> None:
-    low = site.refused(actor=agent, origin=bridge(CLAUDEOPS_TIER="2"), files=FOUR)
+    low = site.refusal(actor=agent, origin=bridge(CLAUDEOPS_TIER="2"), files=FOUR)
     assert (low.code, low.message, site.host.exchanges) == ("FORBIDDEN", TIER_2, [])
     assert site.create(actor=agent, origin=bridge(CLAUDEOPS_TIER="2"), files=FOUR[:3])["number"] == 1
     others = [{**FILE, "path": f"playbooks/{n}.md"} for n in range(4)]
@@ -128,5 +128,5 @@ def test_reading_is_open_to_every_tier(site: Site, agent: Actor) -> None:
 
 
 def test_a_client_in_the_readonly_profile_opens_nothing(site: Site, by_token: Actor) -> None:
-    refusal = site.refused(actor=by_token.reading_only(), origin=bridge(CLAUDEOPS_TIER="3"))
+    refusal = site.refusal(actor=by_token.reading_only(), origin=bridge(CLAUDEOPS_TIER="3"))
     assert (refusal.code, site.host.exchanges) == ("FORBIDDEN", [])

@@ -8,10 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crewhall.app import Tick
 from crewhall.errors import Failure
 from crewhall.fakehosts.host import Exchange
-from crewhall.families.pulls.chores import settle_all
 from crewhall.stop import Stop
 from crewhall.store.transaction import Row
 from tests.conftest import Clock, eventually
@@ -38,22 +36,16 @@ def good_run(site: Site) -> list[Exchange]:
     """What a host is asked when nothing goes wrong; the site then has a new repository."""
     site.create(files=FILES)
     said = list(site.host.exchanges)
-    site.moved()
+    site.move_to_new_repository()
     return said
 
 
-def settled(site: Site, clock: Clock) -> None:
+def settle_all_rows(site: Site, clock: Clock) -> None:
     """The chore has looked, again and again while faults are left, until nothing is half open."""
     for _ in range(30):
         if not half_open(site):
             return
-        look_again(site, clock)
-
-
-def look_again(site: Site, clock: Clock) -> None:
-    """The chore, when all leases are over."""
-    clock.now = max(clock.now, *(row["lease_until"] for row in half_open(site)))
-    settle_all(Tick(site.hub, clock.now, awake_since=0))
+        site.settle(clock)
 
 
 def half_open(site: Site) -> list[Row]:
@@ -81,16 +73,16 @@ def test_whatever_step_fails_for_good_no_branch_is_left(site: Site, clock: Clock
             assert (site.branches(), made["labels"], len(made["warnings"])) == ([BRANCH], [], 1), step.path
             assert "claude-ops, automated" in made["warnings"][0] and WORDS[bad] in made["warnings"][0]
         else:
-            refusal = site.refused(files=FILES)
+            refusal = site.refusal(files=FILES)
             assert refusal.code in CODES[bad] and WORDS[bad] in refusal.message, (step.path, refusal.message)
             is_late = bad in ("500", "drop") and step.method == "POST"
             assert refusal.message.endswith(LATE if is_late else UNDONE) is is_noted, (step.path, refusal.message)
             assert (site.branches(), site.open_heads()) == ([], []), step.path
             assert any(row["name"] == site.name for row in site.rows()) is is_late, step.path
-        site.moved()
-    settled(site, clock)
+        site.move_to_new_repository()
+    settle_all_rows(site, clock)
     assert is_clean(site)
-    assert site.told().count("pull.failed") == sum(1 for step in steps if "/labels" not in step.path) - 2
+    assert site.pull_events().count("pull.failed") == sum(1 for step in steps if "/labels" not in step.path) - 2
 
 
 @pytest.mark.parametrize("how", ["drop_after", "fail_after"])
@@ -101,10 +93,10 @@ def test_what_the_host_did_without_saying_so_is_found_and_not_done_twice(site: S
         assert (made["branch"], made["warnings"], len(site.repo.log(BRANCH))) == (BRANCH, [], 2), step.path
         assert (list(site.repo.pulls), sorted(site.repo.pulls[1].labels)) == ([1], ["automated", "claude-ops"])
         assert len(site.repo.label_list) == 2, step.path
-        again = site.refused(files=FILES)
+        again = site.refusal(files=FILES)
         told = {"number": 1, "url": made["url"], "branch": BRANCH}
         assert (again.code, again.fields, made["url"] in again.message) == ("CONFLICT", told, True)
-        site.moved()
+        site.move_to_new_repository()
     assert is_clean(site)
 
 
@@ -121,35 +113,35 @@ def test_a_branch_that_could_not_be_removed_is_told_and_removed_later(
     site.fail(("POST", "/pulls$"), status=422, body={"message": "unfit"})
     times = 1 if how.get("status") == 403 else 5
     site.fail(("DELETE", ""), times=2 * times, **how)
-    refusal = site.refused()
+    refusal = site.refusal()
     assert (refusal.code, refusal.fields["branch"]) == ("INVALID_INPUT", BRANCH)
     assert f"unfit. The branch '{BRANCH}' may be left" in refusal.message
     assert (site.branches(), [row["state"] for row in site.rows()]) == ([BRANCH], ["left"])
-    look_again(site, clock)
+    site.settle(clock)
     assert site.branches() == [BRANCH], "the host is not back yet"
-    settled(site, clock)
-    assert (site.branches(), site.rows(), site.told()) == ([], [], ["pull.failed"])
+    settle_all_rows(site, clock)
+    assert (site.branches(), site.rows(), site.pull_events()) == ([], [], ["pull.failed"])
 
 
 def test_a_branch_that_is_left_stands_in_nobodys_way(site: Site, clock: Clock) -> None:
     site.fail(("POST", "/pulls$"), times=1, status=422, body={"message": "unfit"})
     site.fail(("DELETE", ""), times=1, status=403, body={"message": "protected"})
-    site.refused()
+    site.refusal()
     assert site.create()["branch"] == f"{BRANCH}-2"
-    settled(site, clock)
+    settle_all_rows(site, clock)
     assert (site.branches(), is_clean(site)) == ([f"{BRANCH}-2"], True)
 
 
 def test_what_a_host_does_long_after_nobody_waits_is_removed_too(site: Site, clock: Clock) -> None:
     began = clock.now
     site.fail(("POST", "/(git/refs|contents)$"), kind="drop")
-    assert site.refused().message.endswith(LATE)
+    assert site.refusal().message.endswith(LATE)
     while half_open(site):
         (row,) = site.rows()
         site.repo.add_commit(BRANCH, {FILE["path"]: b"1"}, f"Add\n\nCrewhall-Pull: {row['id']}")  # now it is done
-        look_again(site, clock)
+        site.settle(clock)
         assert site.branches() == []
-    assert (site.rows(), site.told(), clock.now >= began + 900_000) == ([], ["pull.failed"], True)
+    assert (site.rows(), site.pull_events(), clock.now >= began + 900_000) == ([], ["pull.failed"], True)
 
 
 # Calls that end before they are done
@@ -185,8 +177,8 @@ def test_a_call_that_is_cancelled_while_the_host_works_leaves_no_branch(site: Si
             assert isinstance(ended, Failure) and ended.code == "CANCELLED", step.path
             assert ended.message.endswith(LATE), step.path
         assert site.branches() == site.open_heads(), step.path
-        site.moved()
-    settled(site, clock)
+        site.move_to_new_repository()
+    settle_all_rows(site, clock)
     assert is_clean(site)
 
 
@@ -195,21 +187,21 @@ def test_a_call_whose_time_is_over_leaves_no_branch(site: Site, clock: Clock) ->
         site.fail(("POST", step), times=1, kind="slow", seconds=60)
         site.fail(("POST", "/issues/"), times=1, kind="slow", seconds=60)
         try:
-            assert "time is over" in site.create(stop=Stop(0.2))["warnings"][0]
+            assert "time is over" in site.create(stop=Stop(0.5))["warnings"][0]
         except Failure as failure:
             assert (failure.code, failure.message.endswith(LATE)) == ("TIMED_OUT", True)
         assert site.branches() == site.open_heads() == ([] if "refs" in step else [BRANCH])
-        site.moved()
-    settled(site, clock)
+        site.move_to_new_repository()
+    settle_all_rows(site, clock)
     assert is_clean(site)
 
 
 @pytest.mark.parametrize("step", [1, 2])
 def test_a_call_that_is_cancelled_between_two_steps_leaves_no_branch(site: Site, step: int) -> None:
     stop = Stop()
-    refusal = site.refused(stop=stop, progress=lambda done, total, text: stop.cancel() if done == step else None)
+    refusal = site.refusal(stop=stop, progress=lambda done, total, text: stop.cancel() if done == step else None)
     assert (refusal.code, refusal.message.endswith(UNDONE)) == ("CANCELLED", True)
-    assert (site.branches(), site.rows(), site.told()) == ([], [], ["pull.failed"])
+    assert (site.branches(), site.rows(), site.pull_events()) == ([], [], ["pull.failed"])
 
 
 # Anything at all
@@ -236,7 +228,7 @@ SEQUENCES = st.lists(st.tuples(PLACES, FAULTS, st.integers(1, 7), st.integers(0,
 def test_after_any_faults_each_branch_has_its_pull(
     site: Site, clock: Clock, sequence: list[tuple[str, dict[str, Any], int, int]], calls: int
 ) -> None:
-    site.moved()
+    site.move_to_new_repository()
     for place, fault, times, after in sequence:
         where = ("DELETE", "") if place == "DELETE" else ("", place)
         site.fail(where, times=times, after=after, **fault)
@@ -246,5 +238,5 @@ def test_after_any_faults_each_branch_has_its_pull(
         except Failure as failure:
             assert failure.message and failure.hint
     assert len(site.open_heads()) <= 1
-    settled(site, clock)
+    settle_all_rows(site, clock)
     assert is_clean(site)

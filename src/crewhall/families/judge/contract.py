@@ -5,9 +5,9 @@ from pydantic import ValidationError
 from crewhall.app import Call
 from crewhall.errors import InvalidInput
 from crewhall.families.judge.model import Contract
-from crewhall.families.judge.paths import Desk, read
+from crewhall.families.judge.paths import InputDirectory, read
 from crewhall.families.judge.rules_answer import problems
-from crewhall.families.judge.rules_prompt import Paper
+from crewhall.families.judge.rules_prompt import InputFile
 from crewhall.outside.strict_json import strict_json
 
 SHAPE = (
@@ -16,18 +16,18 @@ SHAPE = (
 )
 
 
-def contract_at(call: Call, desk: Desk, path: str) -> tuple[Contract, Paper]:
-    """The contract at a path, and the paper that shows it. Raises InvalidInput that names each wrong field."""
-    paper = read(call, desk, path)
+def contract_at(call: Call, directory: InputDirectory, path: str) -> tuple[Contract, InputFile]:
+    """The contract at a path, and the input file that it is. Raises InvalidInput that names each wrong field."""
+    file = read(call, directory, path)
     try:
-        told = strict_json(paper.text or "")
-        if not isinstance(told, dict):
+        data = strict_json(file.text or "")
+        if not isinstance(data, dict):
             raise ValueError("it is not an object")
-        return Contract.model_validate(told), paper
+        return Contract.model_validate(data), file
     except ValidationError as error:
-        raise InvalidInput(f"{paper.name}: {'; '.join(problems(error))}", hint=SHAPE) from None
+        raise InvalidInput(f"{file.name}: {'; '.join(problems(error))}", hint=SHAPE) from None
     except ValueError as error:
-        raise InvalidInput(f"{paper.name} is no contract: {error}", hint=SHAPE) from None
+        raise InvalidInput(f"{file.name} is no contract: {error}", hint=SHAPE) from None
 
 
 def workflow_of(call: Call, contract: Contract) -> str | None:

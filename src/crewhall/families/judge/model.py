@@ -33,7 +33,7 @@ Word = Literal[
 Severity = Literal["critical", "high", "medium", "low"]
 Side = Literal["floor_manager", "judge"]
 GOOD = ("PASS", "valid", "clean", "floor_manager", "judge")  # what somebody goes on because of
-FINDINGS, LETTERS = 200, 4_000  # of an answer, and of one finding in it
+FINDINGS, FINDING_CHARACTERS = 200, 4_000  # of an answer, and of one finding in it
 SHOWN_BYTES = 12_000  # of findings that a result repeats; the report has all
 
 PathText = Annotated[str, Field(min_length=1, max_length=4096)]
@@ -135,7 +135,7 @@ Findings = Annotated[list[Finding], Field(max_length=FINDINGS)]
 class Verdict(Ruling):
     task_id: str
     verdict: VerdictWord
-    summary: Annotated[str, Field(max_length=LETTERS)] = ""
+    summary: Annotated[str, Field(max_length=FINDING_CHARACTERS)] = ""
     blocking_issues: Findings
     suggestions: Findings = []
 
@@ -160,7 +160,7 @@ class Validation(Ruling):
 
 
 class Audit(Ruling):
-    summary: Annotated[str, Field(max_length=LETTERS)] = ""
+    summary: Annotated[str, Field(max_length=FINDING_CHARACTERS)] = ""
     findings: Annotated[list[AuditFinding], Field(max_length=FINDINGS)]
 
     @property
@@ -202,7 +202,7 @@ class AuditPoint(Point):
     severity: Severity
 
 
-class Review(Outcome):
+class ReviewOutcome(Outcome):
     verdict: VerdictWord | None
     blocking_issues_count: int | None
     blocking_issues: list[Point] = Field(description="As many as fit; the report has all.")
@@ -215,23 +215,23 @@ class Review(Outcome):
     not_shown: list[str] = Field(description="Changed files that the prompt did not show, and why; some at the most.")
 
 
-class Validated(Outcome):
+class ValidationOutcome(Outcome):
     valid: bool | None
     issues: list[Point]
 
 
-class Audited(Outcome):
+class AuditOutcome(Outcome):
     findings: list[AuditPoint]
     findings_count: int | None
     summary: str | None
 
 
-class Decided(Outcome):
+class DecisionOutcome(Outcome):
     side: Side | None
     reasoning: str | None
 
 
-class Health(Result):
+class JudgeHealth(Result):
     available: bool
     version: str | None
     error: str | None
@@ -259,16 +259,16 @@ class ReportRow(Result):
 
     @classmethod
     def from_row(cls, row: Row) -> "ReportRow":
-        told = {name: row[name] for name in cls.model_fields if name != "task_id"}
+        fields = {name: row[name] for name in cls.model_fields if name != "task_id"}
         task_id = row["subject"] if row["kind"] in ("review", "conflict") else None
-        return cls.model_validate(told | {"error": row["error"] and row["error"][:200], "task_id": task_id})
+        return cls.model_validate(fields | {"error": row["error"] and row["error"][:200], "task_id": task_id})
 
 
 def _money(raw: float) -> float:
     return round(raw, 6)
 
 
-class Spent(Result):
+class Spending(Result):
     """What all of them took together."""
 
     reports: int
@@ -279,7 +279,7 @@ class Spent(Result):
 
 class Reports(Result):
     reports: list[ReportRow]
-    spent: Spent
+    spent: Spending
     next_offset: int | None
 
 
@@ -293,7 +293,7 @@ class Report(ReportRow):
     next_offset: int | None
 
 
-def points(found: "list[Finding] | list[AuditFinding]", shape: type[Point] = Point) -> list[Any]:
+def points(findings: "list[Finding] | list[AuditFinding]", shape: type[Point] = Point) -> list[Any]:
     """As many findings as fit in a result."""
-    told = (shape.model_validate(one.model_dump() | {"issue": one.issue[:LETTERS]}) for one in found)
-    return fitting(told, SHOWN_BYTES)
+    shown = (shape.model_validate(one.model_dump() | {"issue": one.issue[:FINDING_CHARACTERS]}) for one in findings)
+    return fitting(shown, SHOWN_BYTES)

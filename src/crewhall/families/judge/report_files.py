@@ -7,94 +7,93 @@ a file that says PASS is never older than the question.
 
 import contextlib
 import os
-import threading
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from crewhall.app import Call
 from crewhall.errors import Failure, InvalidState
-from crewhall.families.judge.paths import Desk
+from crewhall.families.judge.family import REPORT_WRITES
+from crewhall.families.judge.paths import InputDirectory
 from crewhall.families.judge.rules_report import JSON, MD
 from crewhall.families.project.rules_file import refuse_secret_name
 from crewhall.outside.files import open_root
 from crewhall.outside.writing import make_directory, put, take_away
 
-WRITING = threading.Lock()  # a pair of files is written or removed as one
-WRITTEN: Counter[str] = Counter()  # how often, by directory, since this process began
-
 
 @dataclass(frozen=True)
-class Place:
-    """A directory for reports: as its caller named it, and its path from the root."""
+class ReportDirectory:
+    """The directory for a review's report files: as the caller gave it, and its path from the root."""
 
-    desk: Desk
-    named: str
+    parent: InputDirectory
+    given: str
     path: str
 
     @property
-    def own(self) -> frozenset[str]:
-        """The files, as paths from the root."""
+    def report_paths(self) -> frozenset[str]:
+        """The report files, as paths from the root."""
         return frozenset(os.path.normpath(os.path.join(self.path, name)) for name in (MD, JSON))
 
     @property
-    def directory(self) -> str:
-        return os.path.join(self.desk.root, self.path)
+    def absolute(self) -> str:
+        return os.path.join(self.parent.root, self.path)
 
-    def told(self, name: str) -> str:
-        """A file's path in its caller's words."""
-        return os.path.join(self.named, name)
+    def given_path(self, name: str) -> str:
+        """A file's path that begins as the caller gave the directory."""
+        return os.path.join(self.given, name)
 
 
-def place_for(call: Call, desk: Desk, report_dir: str) -> Place:
-    """The directory for a review's reports, which is made if need be.
+def report_directory(call: Call, directory: InputDirectory, report_dir: str) -> ReportDirectory:
+    """The directory for a review's reports; created if it is missing.
 
     Raises PathOutsideRoot, Forbidden for what is git's own, and what else the sandbox raises.
     """
     fit = partial(refuse_secret_name, allow=call.settings["project.allow"])
-    with open_root(desk.root) as top, make_directory(top, desk.path(report_dir), fit) as found:
-        return Place(desk, report_dir, found.path)
+    with open_root(directory.root) as top, make_directory(top, directory.resolve(report_dir), fit) as target:
+        return ReportDirectory(directory, report_dir, target.path)
 
 
 @contextlib.contextmanager
-def empty_during(place: Place) -> Iterator[None]:
+def empty_during(call: Call, reports: ReportDirectory) -> Iterator[None]:
     """No report lies there when the block begins, nor one that somebody else than the hub has written meanwhile.
 
     Raises InvalidState when one from before can't be removed.
     """
-    with WRITING:
-        before = WRITTEN[place.directory]
-        if not _clear(place):
+    writes = call.state(REPORT_WRITES)
+    with writes.lock:
+        if not _clear(reports):
             raise InvalidState(
-                f"a report from before can't be removed from '{place.named[:200]}'",
+                f"a report from before can't be removed from '{reports.given[:200]}'",
                 hint="Remove it, or name another report_dir.",
             )
+        review = writes.begin(reports.absolute)
     try:
         yield
     finally:
-        with WRITING:
-            if WRITTEN[place.directory] == before:  # else another review's report is there, and stays
-                _clear(place)
+        with writes.lock:
+            writes.running.remove(review)
+            if not review.is_overtaken:  # else another review's report is there, and stays
+                _clear(reports)
 
 
-def _clear(place: Place) -> bool:
-    """Take the reports away that are there; False when one of them can't be removed."""
-    with contextlib.suppress(Failure), open_root(place.desk.root) as top, top.directory(place.path) as found:
-        gone = [take_away(found, name) for name in (MD, JSON)]
+def _clear(reports: ReportDirectory) -> bool:
+    """Remove the report files; False when one of them can't be removed."""
+    with contextlib.suppress(Failure), open_root(reports.parent.root) as top, top.directory(reports.path) as directory:
+        gone = [take_away(directory, name) for name in (MD, JSON)]
         return all(gone)
     return True
 
 
-def write(place: Place, files: Mapping[str, bytes]) -> str | None:
-    """Write the files, both of one review; why it did not work, if so. The directory is looked for anew."""
-    with WRITING:
-        WRITTEN[place.directory] += 1
+def write(call: Call, reports: ReportDirectory, files: Mapping[str, bytes]) -> str | None:
+    """Write both files of a review; the reason if that failed. The directory is opened again for it."""
+    writes = call.state(REPORT_WRITES)
+    with writes.lock:
+        writes.note_written(reports.absolute)
         try:
-            with open_root(place.desk.root) as top, top.directory(place.path) as found:
+            with open_root(reports.parent.root) as top, top.directory(reports.path) as directory:
                 for name, data in files.items():
-                    put(found, name, data)
+                    put(directory, name, data)
         except Failure as failure:
-            _clear(place)  # one of two would be half a report
+            _clear(reports)  # one of two would be half a report
             return f"the reports were not written: {failure.message}"
     return None

@@ -1,17 +1,17 @@
 """
-What was said, kept: a ruling, or why there is none, with the event that tells of it; and what is kept, found again.
+The store of reports: a ruling, or why there is none, with its event; and the cache of those that still hold.
 
     a good ruling on files that changed meanwhile    none: it is about what is gone
-    CRITICAL_HALT                                    its workflow is paused in the same moment, also when found again
+    CRITICAL_HALT                                    its workflow is paused in the same moment, also on a cache hit
 """
 
 import re
 from typing import Any
 
 from crewhall.app import Call
-from crewhall.families.judge.model import LETTERS, Ruling
-from crewhall.families.judge.question import Answered, Asked
-from crewhall.families.judge.rules_answer import Unreadable, ruling_in
+from crewhall.families.judge.model import FINDING_CHARACTERS, Ruling
+from crewhall.families.judge.question import ReviewResult, ReviewRun
+from crewhall.families.judge.rules_answer import UnreadableAnswer, ruling_in
 from crewhall.families.judge.rules_prompt import visible
 from crewhall.families.judge.rules_secret import without_secrets
 from crewhall.families.work.lookup import locked
@@ -20,19 +20,19 @@ from crewhall.identity import new_id
 from crewhall.store.transaction import Row, Tx
 
 PARSE_ERROR, TIMED_OUT, STALE = "parse_error", "timed_out", "stale"
-ERROR_LETTERS, DETAIL_LETTERS = 2_000, 3_000
+ERROR_CHARACTERS, DETAIL_CHARACTERS = 2_000, 3_000
 MOVED = "files that it is about changed while it was asked"
 NO_LOGIN = re.compile(r"/login|logged in|API key|authenticat", re.IGNORECASE)
 LOGIN = "it is the hub's user who has to log in, or the hub's environment that needs a key; then ask again"
 TREE_MOVED = "other files of the working tree changed while it was asked"
 
 
-def kept(call: Call, asked: Asked, word: str | None) -> Answered | None:
-    """The answer that is kept under a word."""
-    if word is None:
+def find_cached(call: Call, run: ReviewRun, cache_key: str | None) -> ReviewResult | None:
+    """The report that is cached under a key. A cached CRITICAL_HALT pauses its workflow again."""
+    if cache_key is None:
         return None
     with call.hub.store.read() as tx:
-        row = tx.one("judge_report_kept", question=word)
+        row = tx.one("judge_report_kept", question=cache_key)
     if row is None:
         return None
     has_paused = False
@@ -40,14 +40,14 @@ def kept(call: Call, asked: Asked, word: str | None) -> Answered | None:
         call.now = call.hub.clock()
         with call.begin() as tx:
             has_paused = _halt(tx, row, call.now)
-    return Answered(row, asked.question, is_kept=True, has_paused=has_paused)
+    return ReviewResult(row, run.question, is_cached=True, has_paused=has_paused)
 
 
-def keep(call: Call, asked: Asked) -> Answered:
-    """Keep what was said. Only a ruling on what has not moved is found again."""
-    ruling, error, detail = _read(asked)
-    question, usage = asked.question, asked.said.usage
-    has_moved = asked.has_moved or asked.has_tree_moved
+def store(call: Call, run: ReviewRun) -> ReviewResult:
+    """Store a run's report. Only a ruling on files that did not change during the run is cached."""
+    ruling, error, detail = _read(run)
+    question, usage = run.question, run.reply.usage
+    has_moved = run.has_moved or run.has_tree_moved
     row: Row = {
         "id": new_id("jr"),
         "kind": question.item.kind,
@@ -57,15 +57,15 @@ def keep(call: Call, asked: Asked) -> Answered:
         "error": error,
         "detail": detail,
         "ruling": ruling and ruling.model_dump_json(),
-        "question": None if ruling is None or has_moved else asked.word,
+        "question": None if ruling is None or has_moved else run.cache_key,
         "node": call.settings.node,
-        "directory": question.desk.directory,
-        "commit_id": asked.tree.commit,
-        "model": asked.cli.model or None,
+        "directory": question.directory.path,
+        "commit_id": run.tree.commit,
+        "model": run.cli.model or None,
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
         "cost_usd": usage.cost_usd,
-        "duration_ms": round(asked.said.seconds * 1000),
+        "duration_ms": round(run.reply.seconds * 1000),
         "actor": call.actor.id,
     }
     call.now, has_paused = call.hub.clock(), False  # it happens now, and began long ago
@@ -78,7 +78,7 @@ def keep(call: Call, asked: Asked) -> Answered:
         tx.event("report.made" if ruling is not None else "report.failed", row["id"], after=row["verdict"] or error)
         if _halts(row):
             has_paused = _halt(tx, row, call.now)
-    return Answered(row | {"created_at": call.now}, question, has_paused=has_paused)
+    return ReviewResult(row | {"created_at": call.now}, question, has_paused=has_paused)
 
 
 def _halts(row: Row) -> bool:
@@ -89,30 +89,30 @@ def _halt(tx: Tx, row: Row, now: int) -> bool:
     return halt(tx, row["workflow_id"], f"the judge's report {row['id']} on task {row['subject']}", now)
 
 
-def _read(asked: Asked) -> tuple[Ruling | None, str | None, str | None]:
-    """The ruling; or an error in a word, or in the CLI's words; and what else there is to know."""
-    said, question = asked.said, asked.question
-    if said.is_late:
+def _read(run: ReviewRun) -> tuple[Ruling | None, str | None, str | None]:
+    """The ruling, or an error: a constant or the CLI's own text; and a note on either."""
+    reply, question = run.reply, run.question
+    if reply.is_late:
         return None, TIMED_OUT, f"no answer within {question.seconds} s; the CLI was ended"
-    if said.text is None and not said.is_garbage:
-        problem = _told(said.problem or "", ERROR_LETTERS) or "the CLI failed"
+    if reply.text is None and not reply.is_garbage:
+        problem = _storable_text(reply.problem or "", ERROR_CHARACTERS) or "the CLI failed"
         return None, problem, LOGIN if NO_LOGIN.search(problem) else None
     try:
-        if said.text is None:
-            raise Unreadable(said.problem)
-        ruling = ruling_in(said.text, question.item.answer, question.subject)
-    except Unreadable as why:
-        answer = f". It said: {said.text}" if said.text else ""
-        return None, PARSE_ERROR, _told(f"{why}{answer}", DETAIL_LETTERS)
-    if asked.has_moved and ruling.is_good:
+        if reply.text is None:
+            raise UnreadableAnswer(reply.problem)
+        ruling = ruling_in(reply.text, question.item.answer, question.subject)
+    except UnreadableAnswer as why:
+        answer = f". It said: {reply.text}" if reply.text else ""
+        return None, PARSE_ERROR, _storable_text(f"{why}{answer}", DETAIL_CHARACTERS)
+    if run.has_moved and ruling.is_good:
         return None, STALE, MOVED
-    note = MOVED if asked.has_moved else TREE_MOVED if asked.has_tree_moved else None
+    note = MOVED if run.has_moved else TREE_MOVED if run.has_tree_moved else None
     return type(ruling).model_validate(_clean(ruling.model_dump())), None, note
 
 
-def _told(words: str, most: int) -> str:
-    """Words of others as a row can hold them: without secrets, and without what no database takes."""
-    return "\n".join(visible(without_secrets(words)))[:most]
+def _storable_text(text: str, most: int) -> str:
+    """Foreign text as a row can hold it: without secrets and without characters that a database refuses."""
+    return "\n".join(visible(without_secrets(text)))[:most]
 
 
 def _clean(value: Any) -> Any:
@@ -121,4 +121,4 @@ def _clean(value: Any) -> Any:
         return {name: _clean(one) for name, one in value.items()}
     if isinstance(value, list):
         return [_clean(one) for one in value]
-    return without_secrets(value)[: max(len(value), LETTERS)] if isinstance(value, str) else value
+    return without_secrets(value)[: max(len(value), FINDING_CHARACTERS)] if isinstance(value, str) else value

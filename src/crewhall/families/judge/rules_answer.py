@@ -16,11 +16,11 @@ from pydantic import ValidationError
 from crewhall.families.judge.model import Ruling, Verdict
 from crewhall.outside.strict_json import DECODER
 
-LONGEST = 1_000_000  # letters of an answer that is looked at
+LONGEST = 1_000_000  # characters of an answer
 TRIES = 2_000  # places at which an object might begin
 MOST_PROBLEMS = 10  # that are told
 MEANT = re.compile(r"\{\s*(?:[\"'}]|\w+\s*:)")  # as an object, whatever comes of it; `{this}` is none
-POLITE = 200  # letters of courtesy
+POLITE = 200  # characters of courtesy
 FENCES = re.compile(r"```(?:json)?")
 # Words of courtesy, as models have them around an answer, and no others: a quotation is told of in other words.
 BEFORE = re.compile(
@@ -36,27 +36,27 @@ BEHIND = re.compile(
 Span = tuple[Any, int, int]
 
 
-class Unreadable(Exception):
-    """What was said is no ruling; the message says why."""
+class UnreadableAnswer(Exception):
+    """The reply holds no ruling; the message says why."""
 
 
 def ruling_in(text: str, shape: type[Ruling], task_id: str | None) -> Ruling:
-    """The one ruling that a text holds; a verdict is of this task. Raises Unreadable."""
+    """The one ruling that a text holds; a verdict is of this task. Raises UnreadableAnswer."""
     if len(text) > LONGEST:
-        raise Unreadable(f"the answer has {len(text)} letters")
+        raise UnreadableAnswer(f"the answer has {len(text)} letters")
     spans = list(_objects(text))
     if not spans:
-        raise Unreadable("there is no JSON object in the answer")
+        raise UnreadableAnswer("there is no JSON object in the answer")
     if any(one != spans[0][0] for one, _, _ in spans):
-        raise Unreadable(f"there are {len(spans)} different objects in the answer")
+        raise UnreadableAnswer(f"there are {len(spans)} different objects in the answer")
     try:
         ruling = shape.model_validate(spans[0][0])
     except ValidationError as error:
-        raise Unreadable("; ".join(problems(error))) from None
+        raise UnreadableAnswer("; ".join(problems(error))) from None
     if isinstance(ruling, Verdict) and ruling.task_id != task_id:
-        raise Unreadable(f"the report is for task '{ruling.task_id[:100]}', and the contract's is '{task_id}'")
+        raise UnreadableAnswer(f"the report is for task '{ruling.task_id[:100]}', and the contract's is '{task_id}'")
     if ruling.is_good and not _is_alone(text, spans):
-        raise Unreadable(f"it says {ruling.word}, and more beside that: it may be a quotation")
+        raise UnreadableAnswer(f"it says {ruling.word}, and more beside that: it may be a quotation")
     return ruling
 
 
@@ -72,21 +72,21 @@ def _is_alone(text: str, spans: "list[Span]") -> bool:
 
 def problems(error: ValidationError) -> list[str]:
     """What is wrong, field by field; of a list the first that is."""
-    told: dict[tuple[str, ...], str] = {}
+    messages: dict[tuple[str, ...], str] = {}
     for one in error.errors(include_url=False, include_input=False):
         field = tuple(part for part in one["loc"] if isinstance(part, str) and "[" not in part)
         place = ".".join(str(part) for part in one["loc"] if "[" not in str(part))  # a side of a union
-        told.setdefault(field, f"{place}: {_words(one['msg'])}" if place else _words(one["msg"]))
-    return list(told.values())[:MOST_PROBLEMS]
+        messages.setdefault(field, f"{place}: {_plain_message(one['msg'])}" if place else _plain_message(one["msg"]))
+    return list(messages.values())[:MOST_PROBLEMS]
 
 
-def _words(message: str) -> str:
+def _plain_message(message: str) -> str:
     message = "input should be an object" if "valid dictionary" in message else message.removeprefix("Value error, ")
     return message[:1].lower() + message[1:200]
 
 
 def _objects(text: str) -> "Iterator[Span]":
-    """The JSON objects in a text, and where each is; none that is inside another. Raises Unreadable.
+    """The JSON objects in a text, and where each is; none that is inside another. Raises UnreadableAnswer.
 
     What is inside a broken one is not looked at: that may be a quotation, and the broken one the answer.
     """
@@ -100,7 +100,7 @@ def _objects(text: str) -> "Iterator[Span]":
             start = end
         except (ValueError, RecursionError):
             if MEANT.match(text, start):
-                raise Unreadable(f"what begins at letter {start + 1} is no JSON object") from None
+                raise UnreadableAnswer(f"what begins at letter {start + 1} is no JSON object") from None
             start += 1
         start = text.find("{", start)
-    raise Unreadable("there are too many braces in the answer")
+    raise UnreadableAnswer("there are too many braces in the answer")

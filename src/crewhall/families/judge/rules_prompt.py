@@ -6,7 +6,7 @@ Prompts: a fixed text with places for data. Every line of data begins with the f
     Answer with …                           the template, to the byte
 
 So nothing that a file or an argument holds can become an instruction by its form: there is no end mark to forge. A
-letter that nobody sees, that moves others about, or that could be taken for the end of a line is shown by its number.
+character that is invisible, that moves others about, or that could be taken for a line end is shown by its number.
 """
 
 import re
@@ -28,10 +28,10 @@ KEYWORD = re.compile(r"(ultra)(think)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Paper:
-    """Something that the prompt shows: a name, and a text, or a note why there is none.
+class InputFile:
+    """A file that the prompt shows: its name and its text, or a note that says why the text is missing.
 
-    `digest` tells what is in the file, also where that is not shown.
+    `digest` identifies the content, also when the prompt does not show it.
     """
 
     name: str
@@ -40,35 +40,35 @@ class Paper:
     digest: str = ""
 
     @property
-    def told(self) -> tuple[str, str, str]:
-        """What decides how it is shown."""
+    def cache_parts(self) -> tuple[str, str, str]:
+        """The parts of a cache key that stand for this file."""
         return self.name, self.note or "", self.digest
 
 
-def prompt_of(template: str, papers: Mapping[str, Sequence[Paper]]) -> str:
-    """The template with each place filled: a line `{name}` becomes the papers of that name, fenced."""
+def prompt_of(template: str, inputs: Mapping[str, Sequence[InputFile]]) -> str:
+    """The template with each place filled: a line `{name}` becomes the input files of that name, fenced."""
     lines: list[str] = []
     for line in template.splitlines():
         place = PLACE.fullmatch(line)
-        lines += [line] if place is None else _fenced(papers[place[1]])
+        lines += [line] if place is None else _fenced_lines(inputs[place[1]])
     return "\n".join(lines) + "\n"
 
 
-def _fenced(papers: Sequence[Paper]) -> list[str]:
-    shown = [line for paper in papers for line in _shown(paper)] or ["(none)"]
-    return [f"{FENCE}{line}" for line in shown]
+def _fenced_lines(inputs: Sequence[InputFile]) -> list[str]:
+    lines = [line for file in inputs for line in _file_lines(file)] or ["(none)"]
+    return [f"{FENCE}{line}" for line in lines]
 
 
-def _shown(paper: Paper) -> list[str]:
-    """A paper's lines: its name, then its text with the numbers of its lines."""
-    name = " ".join(visible(without_secrets(paper.name)))
-    if paper.text is None:
-        return [f"=== {name}: {' '.join(visible(paper.note or 'not shown'))}", ""]
-    lines = visible(without_secrets(paper.text))
+def _file_lines(file: InputFile) -> list[str]:
+    """The prompt's lines for a file: its name, then its text with line numbers."""
+    name = " ".join(visible(without_secrets(file.name)))
+    if file.text is None:
+        return [f"=== {name}: {' '.join(visible(file.note or 'not shown'))}", ""]
+    lines = visible(without_secrets(file.text))
     return [f"=== {name}, {len(lines)} lines", *(f"{number:5}  {line}" for number, line in enumerate(lines, 1)), ""]
 
 
 def visible(text: str) -> list[str]:
-    """A text's lines, as git and editors count them; every letter can be seen."""
+    """A text's lines, as git and editors count them; every character can be seen."""
     lines = KEYWORD.sub(r"\1-\2", text).replace("\r\n", "\n").removesuffix("\n").split("\n") if text else []
-    return [UNSEEN.sub(lambda letter: f"<U+{ord(letter[0]):04X}>", line) for line in lines]
+    return [UNSEEN.sub(lambda character: f"<U+{ord(character[0]):04X}>", line) for line in lines]

@@ -2,7 +2,7 @@
 A report as a person reads it, and as a program does. Pure.
 
 What Claude and the CLI say is quoted in the Markdown (`> `) or indented as an item's own lines: no heading, list or tag
-in it gets out of there. Letters that nobody sees are shown.
+in it gets out of there. Invisible characters are shown by number.
 """
 
 import json
@@ -24,17 +24,20 @@ LISTS = {
     "issues": "Issues",
     "findings": "Findings",
 }
-SAID = {"error": "Error", "detail": "Note"}
+NOTES = {"error": "Error", "detail": "Note"}
 PROSE = ("summary", "reasoning")
 TAG = re.compile(r"<(?=[A-Za-z/!?])")  # what a page would take for HTML
 
 
 def report_files(row: Row) -> dict[str, bytes]:
     """Both files of a review's report, by name."""
-    return {MD: markdown(row).encode(), JSON: (json.dumps(_told(row), ensure_ascii=False, indent=2) + "\n").encode()}
+    return {
+        MD: markdown(row).encode(),
+        JSON: (json.dumps(_json_report(row), ensure_ascii=False, indent=2) + "\n").encode(),
+    }
 
 
-def _told(row: Row) -> dict[str, Any]:
+def _json_report(row: Row) -> dict[str, Any]:
     ruling: dict[str, Any] = from_json(row["ruling"])
     return ruling | {
         "tokens_used": row["input_tokens"] + row["output_tokens"],
@@ -51,12 +54,12 @@ def _told(row: Row) -> dict[str, Any]:
 def markdown(row: Row) -> str:
     """The report, or why there is no ruling, as Markdown."""
     parts = [f"# {row['verdict'] or 'No ruling'}: {row['kind']} of {' '.join(_lines(row['subject']))}", _facts(row)]
-    parts += [f"{title}:\n\n{_quoted(row[name])}" for name, title in SAID.items() if row[name] is not None]
+    parts += [f"{title}:\n\n{_quote(row[name])}" for name, title in NOTES.items() if row[name] is not None]
     ruling: dict[str, Any] = from_json(row["ruling"]) if row["ruling"] is not None else {}
-    parts += [_quoted(ruling[name]) for name in PROSE if ruling.get(name)]
+    parts += [_quote(ruling[name]) for name in PROSE if ruling.get(name)]
     for name, title in LISTS.items():
         if name in ruling:
-            parts += [f"## {title} ({len(ruling[name])})", _listed(ruling[name])]
+            parts += [f"## {title} ({len(ruling[name])})", _numbered_list(ruling[name])]
     return "\n\n".join(parts) + "\n"
 
 
@@ -71,8 +74,8 @@ def _facts(row: Row) -> str:
     return " · ".join(fact for fact in facts if fact)
 
 
-def _listed(told: Sequence[dict[str, Any]]) -> str:
-    findings = [(AuditFinding if "severity" in one else Finding).model_validate(one) for one in told]
+def _numbered_list(raw: Sequence[dict[str, Any]]) -> str:
+    findings = [(AuditFinding if "severity" in one else Finding).model_validate(one) for one in raw]
     return "\n".join(_item(number, finding) for number, finding in enumerate(findings, 1)) or "None."
 
 
@@ -85,7 +88,7 @@ def _item(number: int, finding: Finding) -> str:
     return f"\n{' ' * len(mark)}".join([f"{mark}{severity}{where}{first.lstrip()}", *rest])
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "\n".join(f"> {line}" for line in _lines(text))
 
 

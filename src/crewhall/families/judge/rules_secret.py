@@ -57,16 +57,16 @@ HEADER = (
     r"(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset|Subject|X-[A-Za-z-]{1,40}): ?"
     r"[\w ,.:/@-]{0,200}+(?:\((?:GNU/Linux|Darwin|MingW32|MacOS X)\))?"
 )
-LETTERS, DIGIT, NO_CALL = "[A-Za-z0-9+/=]", r"(?=[A-Za-z+/=]{0,76}\d)", r"(?![(\[{`.:;&$])"
+BASE64, DIGIT, NO_CALL = "[A-Za-z0-9+/=]", r"(?=[A-Za-z+/=]{0,76}\d)", r"(?![(\[{`.:;&$])"
 KEY = (
     r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
-    rf"(?>{BETWEEN}{HEADER}){{0,8}}+{BETWEEN}{DIGIT}{LETTERS}{{40,}}+{NO_CALL}"
-    rf"(?>{BETWEEN}{DIGIT}{LETTERS}{{20,}}+{NO_CALL})*+"
-    rf"(?:(?>{BETWEEN}{LETTERS}{{1,76}}+){{0,2}}+{BETWEEN}-{{4,5}} ?END [A-Z0-9 ]{{0,40}}-{{4,5}})?"
+    rf"(?>{BETWEEN}{HEADER}){{0,8}}+{BETWEEN}{DIGIT}{BASE64}{{40,}}+{NO_CALL}"
+    rf"(?>{BETWEEN}{DIGIT}{BASE64}{{20,}}+{NO_CALL})*+"
+    rf"(?:(?>{BETWEEN}{BASE64}{{1,76}}+){{0,2}}+{BETWEEN}-{{4,5}} ?END [A-Z0-9 ]{{0,40}}-{{4,5}})?"
 )
 PUTTY = (
-    rf"\bPrivate-Lines: ?\d{{1,4}}(?P<it>(?:(?:\r?\n{DIGIT}{LETTERS}{{64}}){{1,200}}(?:\r?\n{LETTERS}{{1,63}})?"
-    rf"|\r?\n{DIGIT}{LETTERS}{{40,63}})(?=\r?\n|\Z)(?:\r?\nPrivate-MAC: ?\w+)?)"
+    rf"\bPrivate-Lines: ?\d{{1,4}}(?P<it>(?:(?:\r?\n{DIGIT}{BASE64}{{64}}){{1,200}}(?:\r?\n{BASE64}{{1,63}})?"
+    rf"|\r?\n{DIGIT}{BASE64}{{40,63}})(?=\r?\n|\Z)(?:\r?\nPrivate-MAC: ?\w+)?)"
 )
 
 # A name that says so, and what it is given.
@@ -143,7 +143,7 @@ def _is_set(match: re.Match[str]) -> bool:
 
 
 def _has_digit(text: str) -> bool:
-    return any(letter in "0123456789" for letter in text)
+    return any(character in "0123456789" for character in text)
 
 
 def _net(kind: str, pattern: str, is_secret: Callable[[re.Match[str]], bool] = lambda _: True) -> Net:
@@ -167,11 +167,12 @@ NETS = (
 def without_secrets(text: str) -> str:
     """The text with a note in place of each secret; the lines behind it keep their numbers."""
     for net in NETS:
-        text = _noted(text, net)
+        text = _replace_secrets(text, net)
     return text
 
 
-def _noted(text: str, net: Net) -> str:
+def _replace_secrets(text: str, net: Net) -> str:
+    """The text with a note in place of each secret that one net catches."""
     parts: list[str] = []
     end = line = 0
     for match in filter(net.is_secret, net.pattern.finditer(text)):

@@ -1,10 +1,10 @@
 """
-A question on its way: found among what is kept, or put to Claude in its turn.
+The run of a question: a cached report, or a run of the CLI when its turn comes.
 
-    Question ── kept? ──▶ the same report again
-                  └── wait in line ── kept by now? ── the CLI ── kept ──▶ its files
+    MenuQuestion ── cached? ──▶ the same report again
+                      └── queue ── cached by now? ── the CLI ── store ──▶ report files
 
-A question is made anew when its turn comes: what is read then is what is judged.
+When its turn comes, the question is made again: Claude judges the files as they are then.
 """
 
 import time
@@ -17,115 +17,115 @@ from itertools import chain
 from crewhall.app import Call
 from crewhall.errors import Failure, InvalidInput
 from crewhall.families.judge.family import REVIEWS
-from crewhall.families.judge.question import Answered, Asked, Question, tree_at
+from crewhall.families.judge.question import MenuQuestion, ReviewResult, ReviewRun, tree_at
 from crewhall.families.judge.report_files import empty_during, write
-from crewhall.families.judge.report_store import keep, kept
+from crewhall.families.judge.report_store import find_cached, store
 from crewhall.families.judge.rules_prompt import visible
 from crewhall.families.judge.rules_report import report_files
 from crewhall.outside.claude import ClaudeReply, Cli, ask, program
 from crewhall.outside.files import open_root, way_to
 from crewhall.stop import Stop
 
-TELL = 5.0  # seconds between two reports of progress
-Make = Callable[[], Question]
+PROGRESS_SECONDS = 5.0  # between two reports of progress
+Make = Callable[[], MenuQuestion]
 
 
-class Telling(Stop):
-    """A call's stop that also tells, whenever it is asked, for how long the answer has been waited for."""
+class ProgressStop(Stop):
+    """A call's stop that also reports, whenever it is checked, how long the CLI has been running."""
 
     def __init__(self, call: Call, limit: float) -> None:
         super().__init__()
         self._call, self._limit = call, limit
-        self._began, self._said = time.monotonic(), 0.0
-        self._every = min(TELL, call.settings["tool.progress"] / 2)
+        self._began, self._reported = time.monotonic(), 0.0
+        self._every = min(PROGRESS_SECONDS, call.settings["tool.progress"] / 2)
 
     def check(self) -> None:
         self._call.stop.check()
         seconds = time.monotonic() - self._began
-        if seconds >= self._said + self._every:
-            self._said = seconds
-            told = f"Claude has been at it for {seconds:.0f} s of at most {self._limit:.0f} s"
-            self._call.progress(time.perf_counter() - self._call.started_at, None, told)
+        if seconds >= self._reported + self._every:
+            self._reported = seconds
+            message = f"Claude has been at it for {seconds:.0f} s of at most {self._limit:.0f} s"
+            self._call.progress(time.perf_counter() - self._call.started_at, None, message)
 
     def wait(self, seconds: float) -> None:
         self.check()
         self._call.stop.wait(seconds)
 
 
-def answer(call: Call, make: Make) -> Answered:
-    """What came of a question; its files are written.
+def answer(call: Call, make: Make) -> ReviewResult:
+    """The result of a question; its report files are written.
 
-    Raises Unavailable without the CLI, Cancelled, LimitExceeded for too long a line.
+    Raises Unavailable without the CLI, Cancelled, LimitExceeded for too long a queue.
     """
     question = make()
     program(cli_of(call, question))
     _refuse_odd(question)
-    answered = _answered(call, make, question)
-    if question.place is None or answered.row["ruling"] is None:
-        return answered
-    return replace(answered, problem=write(question.place, report_files(answered.row)))
+    result = _find_or_run(call, make, question)
+    if question.reports is None or result.row["ruling"] is None:
+        return result
+    return replace(result, problem=write(call, question.reports, report_files(result.row)))
 
 
-def _answered(call: Call, make: Make, question: Question) -> Answered:
-    asked = _looked_at(call, make, question)
-    word = None if question.is_fresh else asked.word
-    found = kept(call, asked, word)
-    if found is not None:
-        return found
-    with call.state(REVIEWS).turn(word or call.id, call.stop, partial(_tell_place, call)) as has_waited:
+def _find_or_run(call: Call, make: Make, question: MenuQuestion) -> ReviewResult:
+    run = _prepare(call, make, question)
+    cache_key = None if question.is_fresh else run.cache_key
+    cached = find_cached(call, run, cache_key)
+    if cached is not None:
+        return cached
+    with call.state(REVIEWS).turn(cache_key or call.id, call.stop, partial(_report_position, call)) as has_waited:
         if has_waited:  # files may be others by now
-            asked = _looked_at(call, make, question)
-            word = None if question.is_fresh else asked.word
-        found = kept(call, asked, word)  # who asked the same before us may have the answer
-        if found is not None:
-            return found
-        return keep(call, _said(call, make, asked))
+            run = _prepare(call, make, question)
+            cache_key = None if question.is_fresh else run.cache_key
+        cached = find_cached(call, run, cache_key)  # who asked the same before us may have the answer
+        if cached is not None:
+            return cached
+        return store(call, _run(call, make, run))
 
 
-def _looked_at(call: Call, make: Make, question: Question) -> Asked:
-    """The question as it is now. The tree is looked at first: what changes meanwhile is seen to have changed."""
-    tree = tree_at(call, question.desk)
-    return Asked(make(), tree, cli_of(call, question))
+def _prepare(call: Call, make: Make, question: MenuQuestion) -> ReviewRun:
+    """A run of the question as it is now. The tree is read first, so that a later change shows as one."""
+    tree = tree_at(call, question.directory)
+    return ReviewRun(make(), tree, cli_of(call, question))
 
 
-def _said(call: Call, make: Make, asked: Asked) -> Asked:
-    """What Claude said, and whether it was about what is there by now."""
-    said = _ask(call, asked.cli, asked.question)
+def _run(call: Call, make: Make, run: ReviewRun) -> ReviewRun:
+    """The run with Claude's reply, and with whether its files or its tree changed during it."""
+    reply = _run_cli(call, run.cli, run.question)
     try:
-        has_moved = make().papers != asked.question.papers
+        has_moved = make().inputs != run.question.inputs
     except Failure:  # the contract is gone, or another
         call.stop.check()
         has_moved = True
-    tree = tree_at(call, asked.question.desk)
-    return replace(asked, said=said, has_moved=has_moved, has_tree_moved=tree != asked.tree)
+    tree = tree_at(call, run.question.directory)
+    return replace(run, reply=reply, has_moved=has_moved, has_tree_moved=tree != run.tree)
 
 
-def _ask(call: Call, cli: Cli, question: Question) -> ClaudeReply:
-    """Ask Claude, in that very directory. A report that the CLI wrote by itself, also too late, is nobody's word."""
-    place = nullcontext() if question.place is None else empty_during(question.place)
-    with place, open_root(question.desk.root) as top, top.directory(question.desk.inside) as found:
-        telling, where = Telling(call, question.seconds), way_to(found, question.desk.directory)
-        return ask(cli, question.prompt, cwd=where, seconds=question.seconds, stop=telling)
+def _run_cli(call: Call, cli: Cli, question: MenuQuestion) -> ClaudeReply:
+    """Run the CLI in the question's directory. Report files that the CLI itself writes, also late ones, are removed."""
+    reports = nullcontext() if question.reports is None else empty_during(call, question.reports)
+    with reports, open_root(question.directory.root) as top, top.directory(question.directory.inside) as directory:
+        stop, where = ProgressStop(call, question.seconds), way_to(directory, question.directory.path)
+        return ask(cli, question.prompt, cwd=where, seconds=question.seconds, stop=stop)
 
 
-def cli_of(call: Call, question: Question | None = None) -> Cli:
+def cli_of(call: Call, question: MenuQuestion | None = None) -> Cli:
     settings = call.settings
     schema = "" if question is None else question.item.schema
     return Cli(settings["judge.command"], settings["judge.model"], settings["judge.skip_permissions"], schema)
 
 
-def _refuse_odd(question: Question) -> None:
+def _refuse_odd(question: MenuQuestion) -> None:
     """Raise InvalidInput for a directory whose name has line ends and the like: the CLI tells its model where it is.
 
     Nor may a report take the place of what it is about.
     """
-    directory = question.desk.directory
+    directory = question.directory.path
     shown = visible(directory)
     if shown != [directory]:
         raise InvalidInput(f"the directory '{' '.join(shown)}' has an odd name", hint="Rename it, or name another.")
-    if both := question.own & {paper.name for paper in chain(*question.papers.values())}:
+    if both := question.report_paths & {file.name for file in chain(*question.inputs.values())}:
         raise InvalidInput(f"'{min(both)}' is where the report goes", hint="Name another report_dir, or another file.")
 
 
-def _tell_place(call: Call, place: str, waited: float) -> None:
-    call.progress(waited, None, place)
+def _report_position(call: Call, position: str, waited: float) -> None:
+    call.progress(waited, None, position)

@@ -13,13 +13,13 @@ from crewhall.families.judge.family import REVIEWS, judge
 from crewhall.families.judge.menu import AUDIT, CONFLICT, PROPOSAL, REVIEW
 from crewhall.families.judge.model import (
     Audit,
-    Audited,
+    AuditOutcome,
     AuditPoint,
     ContractPath,
-    Decided,
     Decision,
+    DecisionOutcome,
     Fresh,
-    Health,
+    JudgeHealth,
     Kind,
     Limit,
     Offset,
@@ -29,27 +29,27 @@ from crewhall.families.judge.model import (
     ReportId,
     ReportRow,
     Reports,
-    Review,
+    ReviewOutcome,
     Ruling,
     Seconds,
-    Spent,
-    Validated,
+    Spending,
     Validation,
+    ValidationOutcome,
     Verdict,
     Word,
     points,
 )
-from crewhall.families.judge.paths import desk_for, read, shown
-from crewhall.families.judge.question import Answered, Question
-from crewhall.families.judge.report_files import place_for
+from crewhall.families.judge.paths import input_directory, input_files, read
+from crewhall.families.judge.question import MenuQuestion, ReviewResult
+from crewhall.families.judge.report_files import report_directory
 from crewhall.families.judge.report_store import TIMED_OUT
 from crewhall.families.judge.rules_report import JSON, MD, markdown
 from crewhall.families.judge.run import answer, cli_of
 from crewhall.outside.claude import version
 
 COORDINATORS: dict[str, Any] = {"who": ("operator", "coordinator"), "profiles": ("coordinator",)}  # seed 004 §4
-SUBJECT = 300  # letters of what a list calls a report
-REASONING = 10_000  # letters that a result repeats; the report has all
+SUBJECT = 300  # characters of what a list calls a report
+REASONING = 10_000  # characters that a result repeats; the report has all
 TEXT_BYTES = 12_000
 NOT_SHOWN = 20
 VERDICT = ("verdict", "blocking_issues_count", "summary", "report_md_path", "report_json_path")
@@ -71,42 +71,42 @@ def claude_judge_review(
     report_dir: ReportDir = "_handoff",
     timeout_seconds: Seconds = REVIEW.seconds,
     fresh: Fresh = False,
-) -> Review:
+) -> ReviewOutcome:
     """Have Claude judge a task's changed files by its contract: PASS, CONDITIONAL, FAIL or CRITICAL_HALT.
 
     Writes JUDGE_REPORT.md and JUDGE_REPORT.json. A CRITICAL_HALT pauses the contract's workflow.
     """
-    desk = desk_for(call, contract_path)
+    directory = input_directory(call, contract_path)
 
-    def question() -> Question:
-        contract, paper = contract_at(call, desk, contract_path)
-        papers = {"contract": [paper], "files": shown(call, desk, contract.changed_files, may_be_gone=True)}
-        workflow_id, place = workflow_of(call, contract), place_for(call, desk, report_dir)
-        return Question(REVIEW, desk, papers, contract.task_id, timeout_seconds, workflow_id, fresh, place)
+    def question() -> MenuQuestion:
+        contract, file = contract_at(call, directory, contract_path)
+        inputs = {"contract": [file], "files": input_files(call, directory, contract.changed_files, may_be_gone=True)}
+        workflow_id, reports = workflow_of(call, contract), report_directory(call, directory, report_dir)
+        return MenuQuestion(REVIEW, directory, inputs, contract.task_id, timeout_seconds, workflow_id, fresh, reports)
 
     return _review(answer(call, question))
 
 
-def _review(answered: Answered) -> Review:
+def _review(result: ReviewResult) -> ReviewOutcome:
     """A review's result."""
-    place, verdict = answered.question.place, _ruling(answered, Verdict)
-    assert place is not None
+    reports, verdict = result.question.reports, _ruling(result, Verdict)
+    assert reports is not None
     if verdict is None:
-        told: dict[str, Any] = dict.fromkeys(VERDICT) | {"blocking_issues": []} | _outcome(answered)
+        fields: dict[str, Any] = dict.fromkeys(VERDICT) | {"blocking_issues": []} | _outcome(result)
     else:
-        told = {
-            **_outcome(answered),
+        fields = {
+            **_outcome(result),
             "verdict": verdict.verdict,
             "blocking_issues_count": len(verdict.blocking_issues),
             "blocking_issues": points(verdict.blocking_issues),
             "summary": verdict.summary,
-            "report_md_path": None if answered.problem else place.told(MD),
-            "report_json_path": None if answered.problem else place.told(JSON),
+            "report_md_path": None if result.problem else reports.given_path(MD),
+            "report_json_path": None if result.problem else reports.given_path(JSON),
         }
-    hidden = answered.question.hidden
-    told["not_shown"] = hidden[:NOT_SHOWN] + [f"and {len(hidden) - NOT_SHOWN} more"] * (len(hidden) > NOT_SHOWN)
-    told |= {"task_id": answered.question.subject, "workflow_id": answered.question.workflow_id}
-    return Review(**told, workflow_paused=answered.has_paused)
+    hidden = result.question.hidden
+    fields["not_shown"] = hidden[:NOT_SHOWN] + [f"and {len(hidden) - NOT_SHOWN} more"] * (len(hidden) > NOT_SHOWN)
+    fields |= {"task_id": result.question.subject, "workflow_id": result.question.workflow_id}
+    return ReviewOutcome(**fields, workflow_paused=result.has_paused)
 
 
 @judge.tool(
@@ -117,18 +117,22 @@ def claude_validate_proposal(
     proposal_path: Annotated[PathText, Field(description="Path to PROPOSAL_FINAL.md.")],
     timeout_seconds: Seconds = PROPOSAL.seconds,
     fresh: Fresh = False,
-) -> Validated:
+) -> ValidationOutcome:
     """Have Claude check whether a proposal is complete and can be acted on."""
-    desk = desk_for(call, proposal_path)
+    directory = input_directory(call, proposal_path)
 
-    def question() -> Question:
-        paper = read(call, desk, proposal_path)
-        return Question(PROPOSAL, desk, {"proposal": [paper]}, paper.name[:SUBJECT], timeout_seconds, is_fresh=fresh)
+    def question() -> MenuQuestion:
+        file = read(call, directory, proposal_path)
+        return MenuQuestion(
+            PROPOSAL, directory, {"proposal": [file]}, file.name[:SUBJECT], timeout_seconds, is_fresh=fresh
+        )
 
-    answered = answer(call, question)
-    found = _ruling(answered, Validation)
-    return Validated(
-        **_outcome(answered), valid=None if found is None else found.valid, issues=points(found.issues) if found else []
+    result = answer(call, question)
+    validation = _ruling(result, Validation)
+    return ValidationOutcome(
+        **_outcome(result),
+        valid=None if validation is None else validation.valid,
+        issues=points(validation.issues) if validation else [],
     )
 
 
@@ -139,22 +143,22 @@ def claude_security_audit(
     working_directory: Annotated[PathText, Field(description="Claude reads nothing outside it.")] = ".",
     timeout_seconds: Seconds = AUDIT.seconds,
     fresh: Fresh = False,
-) -> Audited:
+) -> AuditOutcome:
     """Have Claude audit files for security vulnerabilities."""
-    desk = desk_for(call, working_directory).below(call, working_directory)
+    directory = input_directory(call, working_directory).below(call, working_directory)
 
-    def question() -> Question:
-        papers = shown(call, desk, files, may_be_gone=False)
-        subject = ", ".join(paper.name for paper in papers)[:SUBJECT]
-        return Question(AUDIT, desk, {"files": papers}, subject, timeout_seconds, is_fresh=fresh)
+    def question() -> MenuQuestion:
+        inputs = input_files(call, directory, files, may_be_gone=False)
+        subject = ", ".join(file.name for file in inputs)[:SUBJECT]
+        return MenuQuestion(AUDIT, directory, {"files": inputs}, subject, timeout_seconds, is_fresh=fresh)
 
-    answered = answer(call, question)
-    found = _ruling(answered, Audit)
-    return Audited(
-        **_outcome(answered),
-        findings=points(found.findings, AuditPoint) if found else [],
-        findings_count=None if found is None else len(found.findings),
-        summary=found.summary if found else None,
+    result = answer(call, question)
+    audit = _ruling(result, Audit)
+    return AuditOutcome(
+        **_outcome(result),
+        findings=points(audit.findings, AuditPoint) if audit else [],
+        findings_count=None if audit is None else len(audit.findings),
+        summary=audit.summary if audit else None,
     )
 
 
@@ -168,41 +172,41 @@ def claude_resolve_conflict(
     judge_report_path: Annotated[PathText, Field(description="JUDGE_REPORT.md or .json.")],
     timeout_seconds: Seconds = CONFLICT.seconds,
     fresh: Fresh = False,
-) -> Decided:
+) -> DecisionOutcome:
     """Have Claude decide, with fresh eyes, between a judge's report and the rebuttal to it."""
-    desk = desk_for(call, contract_path)
+    directory = input_directory(call, contract_path)
 
-    def question() -> Question:
-        contract, paper = contract_at(call, desk, contract_path)
-        papers = {
-            "contract": [paper],
-            "files": shown(call, desk, contract.changed_files, may_be_gone=True),
-            "report": [read(call, desk, judge_report_path)],
-            "rebuttal": [read(call, desk, rebuttal_path)],
+    def question() -> MenuQuestion:
+        contract, file = contract_at(call, directory, contract_path)
+        inputs = {
+            "contract": [file],
+            "files": input_files(call, directory, contract.changed_files, may_be_gone=True),
+            "report": [read(call, directory, judge_report_path)],
+            "rebuttal": [read(call, directory, rebuttal_path)],
         }
         workflow_id = workflow_of(call, contract)
-        return Question(CONFLICT, desk, papers, contract.task_id, timeout_seconds, workflow_id, fresh)
+        return MenuQuestion(CONFLICT, directory, inputs, contract.task_id, timeout_seconds, workflow_id, fresh)
 
-    answered = answer(call, question)
-    found = _ruling(answered, Decision)
-    if found is None:
-        return Decided(**_outcome(answered), side=None, reasoning=None)
-    return Decided(**_outcome(answered), side=found.side, reasoning=found.reasoning[:REASONING])
+    result = answer(call, question)
+    decision = _ruling(result, Decision)
+    if decision is None:
+        return DecisionOutcome(**_outcome(result), side=None, reasoning=None)
+    return DecisionOutcome(**_outcome(result), side=decision.side, reasoning=decision.reasoning[:REASONING])
 
 
 @judge.tool("claude_health", command="judge health", long=True, **COORDINATORS)
-def claude_health(call: Call) -> Health:
+def claude_health(call: Call) -> JudgeHealth:
     """Whether the Claude CLI is there and answers, and how long the line before it is."""
-    cli, told, error = cli_of(call), None, None
+    cli, reported, error = cli_of(call), None, None
     try:
-        told = version(cli, "/", call.stop)
+        reported = version(cli, "/", call.stop)
     except (Unavailable, InvalidState) as failure:
         call.stop.check()
         error = f"{failure.message}. {failure.hint}"
     running, waiting = call.state(REVIEWS).standing
-    return Health(
+    return JudgeHealth(
         available=error is None,
-        version=told,
+        version=reported,
         error=error,
         model=cli.model or None,
         running=running,
@@ -222,13 +226,13 @@ def judge_report_list(
     offset: Offset = 0,
 ) -> Reports:
     """What the judge was asked, the newest first, and what it took in tokens and money."""
-    chosen = {"workflow_id": workflow_id, "subject": task_id, "kind": kind, "verdict": verdict}
+    filters = {"workflow_id": workflow_id, "subject": task_id, "kind": kind, "verdict": verdict}
     with call.begin() as tx:
-        rows = tx.all("judge_reports", limit=limit, offset=offset, **chosen)
-        spent = tx.one("judge_spent", **chosen)
+        rows = tx.all("judge_reports", limit=limit, offset=offset, **filters)
+        spent = tx.one("judge_spent", **filters)
     assert spent is not None
     reports, following = page([ReportRow.from_row(row) for row in rows], spent["reports"], offset)
-    return Reports(reports=reports, spent=Spent(**spent), next_offset=following)
+    return Reports(reports=reports, spent=Spending(**spent), next_offset=following)
 
 
 @judge.tool(
@@ -246,8 +250,8 @@ def judge_report_get(
     row = call.one("judge_report_get", id=id)
     if row is None:
         raise NotFound(f"there is no report '{id}'", hint="judge_report_list shows those there are.")
-    told = markdown(row)
-    piece = cut({"text": told[offset:]}, ("text",), (), each=TEXT_BYTES)["text"]
+    text = markdown(row)
+    piece = cut({"text": text[offset:]}, ("text",), (), each=TEXT_BYTES)["text"]
     end = offset + len(piece)
     ruling = row["ruling"] if row["ruling"] and len(row["ruling"].encode()) <= TEXT_BYTES else None
     return Report(
@@ -256,27 +260,27 @@ def judge_report_get(
         directory=row["directory"],
         ruling=ruling and from_json(ruling),
         text=piece,
-        next_offset=end if end < len(told) else None,
+        next_offset=end if end < len(text) else None,
     )
 
 
-def _ruling(answered: Answered, shape: type[RulingT]) -> RulingT | None:
-    told = answered.row["ruling"]
-    return None if told is None else shape.model_validate_json(told)
+def _ruling(result: ReviewResult, shape: type[RulingT]) -> RulingT | None:
+    ruling = result.row["ruling"]
+    return None if ruling is None else shape.model_validate_json(ruling)
 
 
-def _outcome(answered: Answered) -> dict[str, Any]:
-    """What every result of the menu tells. A report that was kept costs nothing more."""
-    row, is_kept = answered.row, answered.is_kept
+def _outcome(result: ReviewResult) -> dict[str, Any]:
+    """The fields that every result of the menu has. A cached report costs nothing more."""
+    row, is_cached = result.row, result.is_cached
     return {
         "success": row["ruling"] is not None,
         "error": row["error"],
         "timed_out": row["error"] == TIMED_OUT,
-        "detail": answered.problem or row["detail"],
+        "detail": result.problem or row["detail"],
         "report_id": row["id"],
-        "cached": is_kept,
-        "duration_ms": 0 if is_kept else row["duration_ms"],
-        "input_tokens": 0 if is_kept else row["input_tokens"],
-        "output_tokens": 0 if is_kept else row["output_tokens"],
-        "cost_usd": 0.0 if is_kept else row["cost_usd"],
+        "cached": is_cached,
+        "duration_ms": 0 if is_cached else row["duration_ms"],
+        "input_tokens": 0 if is_cached else row["input_tokens"],
+        "output_tokens": 0 if is_cached else row["output_tokens"],
+        "cost_usd": 0.0 if is_cached else row["cost_usd"],
     }

@@ -1,5 +1,5 @@
 """
-The context engine: all sources that families declare are asked at once, and what they tell is put into a budget.
+The context engine: it runs all sources that families declare at once, and fits their texts into a budget.
 
     sources ── a few threads ──▶ lines, or why there are none ──▶ rules_context: what fits
 
@@ -17,7 +17,7 @@ from crewhall.app import Call
 from crewhall.errors import Failure, InvalidInput, TimedOut
 from crewhall.families.project.family import ANSWERS, project
 from crewhall.families.project.model_context import Missing, ProjectContext
-from crewhall.families.project.rules_context import Heard, fitted, plain, visible
+from crewhall.families.project.rules_context import SourceText, fit, plain, visible
 from crewhall.outside.files import open_root
 from crewhall.stop import Part
 from crewhall.tool import Source, Told
@@ -32,16 +32,16 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What became of a source: what it told, or why it did not."""
+class SourceResult:
+    """What a source returned, or why it returned nothing."""
 
-    told: Told | None
+    content: Told | None
     reason: str = ""
 
 
 # Threads that query sources. One that is stuck keeps its place, so that they don't pile up.
 SLOTS = project.state(lambda _: threading.BoundedSemaphore(AT_ONCE))
-LATE = Answer(None, TOO_LONG)
+LATE = SourceResult(None, TOO_LONG)
 
 
 def context_of(call: Call, root: str, names: Sequence[str] | None, most: int) -> ProjectContext:
@@ -49,23 +49,23 @@ def context_of(call: Call, root: str, names: Sequence[str] | None, most: int) ->
 
     Raises InvalidInput for an unknown source, InvalidState when the worktree is gone, and what stops the call.
     """
-    sources = chosen(call.hub.registry.sources, names)
+    sources = select_sources(call.hub.registry.sources, names)
     with open_root(root):  # one that is gone is no worktree that has nothing to say
         pass
     with call.state(ANSWERS).during(call.id):
-        answers = asked(call, root, sources)
-    heard, missing = [], []
+        results = run_sources(call, root, sources)
+    texts, missing = [], []
     for source in sources:
-        answer = answers.get(source.name, LATE)
-        if answer.told is None:
-            missing.append(Missing(name=source.name, reason=plain(answer.reason)))
+        result = results.get(source.name, LATE)
+        if result.content is None:
+            missing.append(Missing(name=source.name, reason=plain(result.reason)))
         else:
-            lines, rest = tuple(map(plain, answer.told.lines)), answer.told.rest
-            heard.append(Heard(source.name, source.weight, lines, answer.told.more, rest and plain(rest)))
-    return fitted(visible(root), heard, missing, most)
+            lines, rest = tuple(map(plain, result.content.lines)), result.content.rest
+            texts.append(SourceText(source.name, source.weight, lines, result.content.more, rest and plain(rest)))
+    return fit(visible(root), texts, missing, most)
 
 
-def chosen(sources: Sequence[Source], names: Sequence[str] | None) -> list[Source]:
+def select_sources(sources: Sequence[Source], names: Sequence[str] | None) -> list[Source]:
     """The sources of these names in their own order, or all. Raises InvalidInput for one that is not there."""
     known = [source.name for source in sources]
     for name in names or ():
@@ -74,46 +74,48 @@ def chosen(sources: Sequence[Source], names: Sequence[str] | None) -> list[Sourc
     return [source for source in sources if names is None or source.name in names]
 
 
-def asked(call: Call, root: str, sources: Sequence[Source]) -> dict[str, Answer]:
-    """The answers by name; a source that did not answer in time is not among them."""
+def run_sources(call: Call, root: str, sources: Sequence[Source]) -> dict[str, SourceResult]:
+    """Run the sources: their results by name, without those that did not finish in time."""
     part = Part(call.stop, SECONDS)
-    waiting, heard = deque(sources), SimpleQueue[tuple[str, Answer]]()
+    waiting, finished = deque(sources), SimpleQueue[tuple[str, SourceResult]]()
     look = replace(call, stop=part)
     for _ in sources[:THREADS]:
-        threading.Thread(target=_work, args=(look, root, waiting, heard), name="source", daemon=True).start()
-    answers: dict[str, Answer] = {}
-    while len(answers) < len(sources) and part.seconds_left:
+        threading.Thread(target=_run_waiting, args=(look, root, waiting, finished), name="source", daemon=True).start()
+    results: dict[str, SourceResult] = {}
+    while len(results) < len(sources) and part.seconds_left:
         call.stop.check()
         try:
-            name, answer = heard.get(timeout=TICK)
+            name, result = finished.get(timeout=TICK)
         except Empty:
             continue
-        answers[name] = answer
+        results[name] = result
     call.stop.check()
-    return answers
+    return results
 
 
-def _work(look: Call, root: str, waiting: deque[Source], heard: "SimpleQueue[tuple[str, Answer]]") -> None:
-    """In a thread: ask one source after the other, while there are any and there is time."""
+def _run_waiting(
+    look: Call, root: str, waiting: deque[Source], finished: "SimpleQueue[tuple[str, SourceResult]]"
+) -> None:
+    """In a thread: run one waiting source after the other, as long as there is time."""
     if not look.state(SLOTS).acquire(timeout=SECONDS):
         return
     try:
         while waiting and look.stop.seconds_left:
             source = waiting.popleft()
-            heard.put((source.name, _answer(look, root, source)))
+            finished.put((source.name, _run_source(look, root, source)))
     except IndexError:  # another thread was quicker
         pass
     finally:
         look.state(SLOTS).release()
 
 
-def _answer(look: Call, root: str, source: Source) -> Answer:
+def _run_source(look: Call, root: str, source: Source) -> SourceResult:
     try:
-        return Answer(source.handler(look, root))
+        return SourceResult(source.handler(look, root))
     except TimedOut:
         return LATE
     except Failure as failure:
-        return Answer(None, failure.message)
+        return SourceResult(None, failure.message)
     except Exception:  # a bug in one source is no reason to tell nothing
         log.exception("a source of context failed", extra={"source": source.name})
-        return Answer(None, "it failed; the hub's log says why")
+        return SourceResult(None, "it failed; the hub's log says why")

@@ -29,21 +29,22 @@ from crewhall.families.project.family import ANSWERS
 from crewhall.families.project.rules_config import (
     ATTRIBUTES,
     EXCLUDES,
-    Setting,
+    GitSetting,
     filters_off,
     own_value,
-    replaced,
+    replacements,
     settings_in,
 )
-from crewhall.families.project.rules_git import Entry, Status, status_in
+from crewhall.families.project.rules_git import GitStatus, StatusEntry, status_in
 from crewhall.outside.files import open_root
 from crewhall.outside.git import git, refusal
 from crewhall.outside.hostile_repository import leads_to
 from crewhall.outside.repository_paths import place_of
+from crewhall.paths import is_below
 
 FILE_BYTES = 65_536
 LIST = ("config", "--list", "--show-scope", "-z")
-TELLING = ("HEAD", "index", "packed-refs", "refs", "reftable", "info/exclude", "info/attributes")
+STATE_FILES = ("HEAD", "index", "packed-refs", "refs", "reftable", "info/exclude", "info/attributes")
 SYSTEM_ATTRIBUTES = "/etc/gitattributes"
 STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=dirty")
 STATES = (
@@ -56,10 +57,10 @@ STATES = (
 
 
 @dataclass(frozen=True)
-class Ground:
-    """Where a root is: the working tree's top, git's directory for it and for all worktrees, the way from the top.
+class GitLayout:
+    """The working tree's top, git's directories for it and for all worktrees, and where the root is below the top.
 
-    `prefix` is empty at the top, and ends with a slash below it.
+    `prefix` is the path from the top to the root. It is empty at the top, and ends with a slash below it.
     """
 
     top: str
@@ -72,15 +73,15 @@ class Ground:
         return [self.prefix] if self.prefix else []
 
     def path(self, path: str) -> str:
-        """Of a file that is told as seen from the root."""
+        """The absolute path of a file that is named from the root."""
         return os.path.join(self.top, self.prefix, path)
 
     @property
     def index(self) -> str:
         return os.path.join(self.git_dir, "index")
 
-    def going_on(self) -> list[str]:
-        """What was begun here and is not finished."""
+    def operations(self) -> list[str]:
+        """The operations, such as a merge or a rebase, that are not finished."""
         lines = [line for name, line in STATES if os.path.lexists(os.path.join(self.git_dir, name))]
         for kind in ("rebase-merge", "rebase-apply"):
             branch = _read(self.git_dir, f"{kind}/head-name")
@@ -90,53 +91,54 @@ class Ground:
 
 
 @dataclass(frozen=True)
-class Ways:
-    """How git is asked at a ground: `settings` is another word whenever any setting of git's is another.
+class GitSetup:
+    """How git is run in a working tree: `settings` is a digest of all of git's settings.
 
-    `off` are filters that are not run; `attributes` the person's own file of them.
+    `off` are filters that are not run; `attributes` is the user's own attributes file.
     """
 
-    ground: Ground
+    layout: GitLayout
     settings: str
     off: tuple[str, ...]
     attributes: str
     env: dict[str, str] = field(repr=False)
 
-    def attribute_files(self, entries: Sequence[Entry]) -> list[str]:
+    def attribute_files(self, entries: Sequence[StatusEntry]) -> list[str]:
         """All files that say how these are to be compared, whether they are there or not."""
         names = [name for entry in entries for name in (entry.path, entry.before) if name is not None]
-        directories: set[str] = {self.ground.top}
+        directories: set[str] = {self.layout.top}
         for name in names:
-            directory = os.path.dirname(self.ground.path(name))
+            directory = os.path.dirname(self.layout.path(name))
             while directory not in directories:
                 directories.add(directory)
                 directory = os.path.dirname(directory)
-        whole = [SYSTEM_ATTRIBUTES, self.attributes, os.path.join(self.ground.common, "info", "attributes")]
+        whole = [SYSTEM_ATTRIBUTES, self.attributes, os.path.join(self.layout.common, "info", "attributes")]
         return whole + [os.path.join(directory, ".gitattributes") for directory in sorted(directories)]
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A worktree's status, and how git was asked for it."""
+class WorktreeStatus:
+    """A worktree's status, and how git was run for it."""
 
-    ways: Ways
-    status: Status
+    setup: GitSetup
+    status: GitStatus
 
     @property
-    def ground(self) -> Ground:
-        return self.ways.ground
+    def layout(self) -> GitLayout:
+        return self.setup.layout
 
     def notes(self) -> list[str]:
         """What a reader must know to read the status right."""
         filters = [
-            f"the filter {name} of this repository was not run: its files may show as changed" for name in self.ways.off
+            f"the filter {name} of this repository was not run: its files may show as changed"
+            for name in self.setup.off
         ]
-        has_submodules = os.path.lexists(os.path.join(self.ground.top, ".gitmodules"))
+        has_submodules = os.path.lexists(os.path.join(self.layout.top, ".gitmodules"))
         return filters + (["changes inside submodules are not looked at"] if has_submodules else [])
 
 
-def ground_of(root: str) -> Ground:
-    """The ground of a root, by looking at files alone. Raises InvalidState when it is in no working tree of git."""
+def layout_of(root: str) -> GitLayout:
+    """The layout around a root, from files only. Raises InvalidState when it is in no working tree of git."""
     place = place_of(root)
     git_dir = "" if place is None else leads_to(place.top)
     leads_on = _read(git_dir, "commondir") if git_dir else None
@@ -144,102 +146,101 @@ def ground_of(root: str) -> Ground:
         raise InvalidState("this is no working tree of a git repository", hint="`git init` makes one.")
     common = os.path.realpath(os.path.join(git_dir, leads_on.rstrip("\r\n")))
     prefix = os.path.join(os.path.relpath(root, place.top), "")
-    return Ground(place.top, git_dir, common, "" if prefix == "./" else prefix)
+    return GitLayout(place.top, git_dir, common, "" if prefix == "./" else prefix)
 
 
-def seen(call: Call, root: str) -> Seen:
-    """The worktree's status; all who ask in one call get the same, from one run of git."""
-    return call.state(ANSWERS).once((call.id, "status", root), lambda: _look(call, ways_at(call, root)), call.stop)
+def status_of(call: Call, root: str) -> WorktreeStatus:
+    """The worktree's status. Within one call git runs once, and every caller gets the same result."""
+    return call.state(ANSWERS).once(
+        (call.id, "status", root), lambda: _read_status(call, setup_at(call, root)), call.stop
+    )
 
 
-def _look(call: Call, ways: Ways) -> Seen:
-    out = asked(call, ways, [*STATUS, "--", *ways.ground.below])
-    status = status_in(out, ways.ground.prefix)
+def _read_status(call: Call, setup: GitSetup) -> WorktreeStatus:
+    out = run_git(call, setup, [*STATUS, "--", *setup.layout.below])
+    status = status_in(out, setup.layout.prefix)
     if status.branch == "(null)":  # git's word for a HEAD that is at another kind of name, which may be a link
         raise InvalidState("HEAD is at a name that is no branch", hint="Check out a branch, or a commit.")
-    _refuse_links(ways.ground, [os.path.join("refs", "heads", status.branch or "")])
-    return Seen(ways, status)
+    _refuse_links(setup.layout, [os.path.join("refs", "heads", status.branch or "")])
+    return WorktreeStatus(setup, status)
 
 
-def ways_at(call: Call, root: str) -> Ways:
-    """How git is to be asked about a root, once for a call.
+def setup_at(call: Call, root: str) -> GitSetup:
+    """How to run git at a root; worked out once per call.
 
     Raises InvalidState when it is in no working tree, or in one of another repository's making.
     """
-    return call.state(ANSWERS).once((call.id, "ways", root), lambda: _ways(call, ground_of(root)), call.stop)
+    return call.state(ANSWERS).once((call.id, "setup", root), lambda: _setup(call, layout_of(root)), call.stop)
 
 
-def _ways(call: Call, ground: Ground) -> Ways:
-    _refuse_links(ground, TELLING)
-    out = _asked(call, ground, LIST, _with_values({}))
+def _setup(call: Call, layout: GitLayout) -> GitSetup:
+    _refuse_links(layout, STATE_FILES)
+    out = _run(call, layout, LIST, _with_values({}))
     settings = settings_in(out)
-    _refuse_foreign(ground, settings)
-    values = replaced(settings, {EXCLUDES: _of_person("ignore"), ATTRIBUTES: _of_person("attributes")})
-    said = {one.key: one.value for one in settings} | values
-    attributes = os.path.expanduser(said.get(ATTRIBUTES, _of_person("attributes")))
-    return Ways(
-        ground,
+    _refuse_foreign(layout, settings)
+    values = replacements(settings, {EXCLUDES: _user_file("ignore"), ATTRIBUTES: _user_file("attributes")})
+    effective = {one.key: one.value for one in settings} | values
+    attributes = os.path.expanduser(effective.get(ATTRIBUTES, _user_file("attributes")))
+    return GitSetup(
+        layout,
         hashlib.sha256(out).hexdigest(),  # there may be passwords in it
         filters_off(settings),
-        os.path.join(ground.top, attributes),
+        os.path.join(layout.top, attributes),
         _with_values(values),
     )
 
 
-def _of_person(name: str) -> str:
-    """Where git looks for a person's file when no setting names one."""
+def _user_file(name: str) -> str:
+    """The user's own file that git reads when no setting names one."""
     return os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "git", name)
 
 
-def _refuse_links(ground: Ground, names: Sequence[str]) -> None:
+def _refuse_links(layout: GitLayout, names: Sequence[str]) -> None:
     """Raise InvalidState when a part of the repository that is told of is another's."""
-    for directory in {ground.git_dir, ground.common}:
+    for directory in {layout.git_dir, layout.common}:
         for name in names:
             path = os.path.join(directory, name)
-            if not _is_in(os.path.realpath(path), ground.top, ground.git_dir, ground.common):
+            target = os.path.realpath(path)
+            if not any(is_below(target, own) for own in (layout.top, layout.git_dir, layout.common)):
                 raise InvalidState(f"a link leads elsewhere: {path}", hint="Put a file of its own there.")
 
 
-def _refuse_foreign(ground: Ground, settings: Sequence[Setting]) -> None:
+def _refuse_foreign(layout: GitLayout, settings: Sequence[GitSetting]) -> None:
     """Raise InvalidState for a repository outside that does not name this working tree as one of its own."""
-    if _is_in(ground.git_dir, ground.top) and _is_in(ground.common, ground.top):
+    if is_below(layout.git_dir, layout.top) and is_below(layout.common, layout.top):
         return
-    if ground.git_dir != ground.common:
-        is_linked = os.path.dirname(ground.git_dir) == os.path.join(ground.common, "worktrees")
-        back, mend = (_read(ground.git_dir, "gitdir") if is_linked else None), "git worktree repair"
+    if layout.git_dir != layout.common:
+        is_linked = os.path.dirname(layout.git_dir) == os.path.join(layout.common, "worktrees")
+        back, command = (_read(layout.git_dir, "gitdir") if is_linked else None), "git worktree repair"
     else:
-        back, mend = own_value(settings, "core.worktree"), "git config core.worktree"
+        back, command = own_value(settings, "core.worktree"), "git config core.worktree"
         back = None if back is None else os.path.join(back, ".git")
-    named = os.path.join(ground.git_dir, (back or "").rstrip("\r\n"))
-    if os.path.basename(named) != ".git" or os.path.realpath(os.path.dirname(named)) != ground.top:
+    named = os.path.join(layout.git_dir, (back or "").rstrip("\r\n"))
+    if os.path.basename(named) != ".git" or os.path.realpath(os.path.dirname(named)) != layout.top:
         raise InvalidState(
-            f"its repository does not name this as its working tree (`{mend}` mends that): {ground.git_dir}",
+            f"its repository does not name this as its working tree (`{command}` mends that): {layout.git_dir}",
             hint="If it is yours, mend it; if not, remove the `.git` that leads there.",
         )
 
 
-def _is_in(path: str, *directories: str) -> bool:
-    return any(path == directory or path.startswith(f"{directory}/") for directory in directories)
+def run_git(call: Call, setup: GitSetup, arguments: Sequence[str]) -> bytes:
+    """Git's output at the top of the working tree. Raises InvalidState with git's message, and what `git` raises."""
+    return _run(call, setup.layout, arguments, setup.env)
 
 
-def asked(call: Call, ways: Ways, words: Sequence[str]) -> bytes:
-    """What git answers at the top of the working tree. Raises InvalidState with git's words, and what `git` raises."""
-    return _asked(call, ways.ground, words, ways.env)
-
-
-def _asked(call: Call, ground: Ground, words: Sequence[str], env: Mapping[str, str]) -> bytes:
-    ways = {
-        "GIT_WORK_TREE": ground.top,
-        "GIT_COMMON_DIR": ground.common,
-        "GIT_CEILING_DIRECTORIES": os.path.dirname(ground.top),
+def _run(call: Call, layout: GitLayout, arguments: Sequence[str], env: Mapping[str, str]) -> bytes:
+    variables = {
+        "GIT_WORK_TREE": layout.top,
+        "GIT_COMMON_DIR": layout.common,
+        "GIT_CEILING_DIRECTORIES": os.path.dirname(layout.top),
         "GIT_LITERAL_PATHSPECS": "1",
         "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_NO_LAZY_FETCH": "1",
         "GIT_ALLOW_PROTOCOL": "none",
     }
-    ended = git(words, cwd=ground.top, env=ways | dict(env), stop=call.stop)
+    ended = git(arguments, cwd=layout.top, env=variables | dict(env), stop=call.stop)
     if ended.code != 0:
-        raise refusal(ended, f"tell its {words[0]}")
+        raise refusal(ended, f"tell its {arguments[0]}")
     return ended.out
 
 
@@ -255,8 +256,8 @@ def _with_values(values: Mapping[str, str]) -> dict[str, str]:
 def _read(directory: str, name: str) -> str | None:
     """A small file of git's own, empty when there is none; None for what is long, or a link that leads elsewhere."""
     try:
-        with open_root(directory) as top, top.file(name) as found:
-            data = os.read(found.descriptor, FILE_BYTES)
+        with open_root(directory) as top, top.file(name) as file:
+            data = os.read(file.descriptor, FILE_BYTES)
             return os.fsdecode(data) if len(data) < FILE_BYTES else None
     except NotFound:
         return ""

@@ -29,7 +29,7 @@ class McpState(Result):
     last_error: str | None
 
 
-class Worktree(Result):
+class OpenWorktree(Result):
     id: str
     path: str
     node: str
@@ -39,13 +39,13 @@ class Worktree(Result):
     opened_at: int
 
 
-class Worktrees(Result):
-    worktrees: list[Worktree]
+class OpenWorktrees(Result):
+    worktrees: list[OpenWorktree]
     total: int
     next_offset: int | None = Field(description="Where the next page begins; null when this is the last.")
 
 
-class Closed(Result):
+class ClosedWorktree(Result):
     success: bool
     path: str
     port: int | None = Field(description="The port that is free again; the next worktree may get it.")

@@ -6,10 +6,12 @@ from pydantic import Field
 
 from crewhall.tool import Result
 
-PATH_LETTERS = 4096
+PATH_CHARACTERS = 4096
 EntryType = Literal["file", "directory", "symlink", "submodule", "other"]
 
-FilePath = Annotated[str, Field(max_length=PATH_LETTERS, description="From the worktree's top, or absolute inside it.")]
+FilePath = Annotated[
+    str, Field(max_length=PATH_CHARACTERS, description="From the worktree's top, or absolute inside it.")
+]
 Lines = Annotated[int, Field(ge=1, le=2**31, description="Lines at the most; a large file needs it.")]
 LineOffset = Annotated[int, Field(ge=0, le=2**31, description="Lines to pass over.")]
 EntryLimit = Annotated[int, Field(ge=1, le=5000, description="How many at the most.")]
@@ -26,7 +28,7 @@ class FileText(Result):
     next_offset: int | None = Field(description="Where the next part begins; null when this is the end.")
 
 
-class Entry(Result):
+class DirectoryEntry(Result):
     name: str
     type: EntryType
     size: int | None = Field(description="Bytes of a file; null for what is none.")
@@ -34,7 +36,7 @@ class Entry(Result):
 
 class Directory(Result):
     path: str = Field(description="From the worktree's top, links resolved.")
-    entries: list[Entry]
+    entries: list[DirectoryEntry]
     total: int
     next_offset: int | None = Field(description="Where the next page begins; null when this is the last.")
     ignored: int = Field(description="How many are left out because git ignores them.")

@@ -15,6 +15,7 @@ from typing import Protocol
 from crewhall.errors import InvalidInput
 from crewhall.families.project.family import project
 from crewhall.identity import new_id
+from crewhall.paths import is_below
 from crewhall.store.transaction import Look, Row, Tx
 
 KERNEL = ("/proc", "/sys", "/dev")  # what looks like files there is none
@@ -99,9 +100,9 @@ def refuse_no_project(root: str, hall: Path | None = None) -> None:
     """Raise InvalidInput for what is no project: all files, all of a person's, none, the hall's own, or no text."""
     refuse_undecodable(root)
     home = os.path.realpath(os.path.expanduser("~"))
-    if hall is not None and f"{root}/".startswith(f"{os.path.realpath(hall)}/"):
+    if hall is not None and is_below(root, os.path.realpath(hall)):
         raise InvalidInput(f"{root} is the hall's own directory", hint="Nobody reads that but you: it has your token.")
-    if root in ("/", home) or home.startswith(f"{root}/") or _is_kernels(root):
+    if is_below(home, root) or _is_kernels(root):
         raise InvalidInput(
             f"{root} is no project", hint="Go into a project's directory, or name one: not /, a home, or the kernel's."
         )
@@ -110,7 +111,7 @@ def refuse_no_project(root: str, hall: Path | None = None) -> None:
 def _is_kernels(path: str) -> bool:
     if path.startswith("/dev/shm/"):  # noqa: S108 - files in memory, which are as good as any
         return False
-    return any(f"{path}/".startswith(f"{top}/") for top in KERNEL)
+    return any(is_below(path, top) for top in KERNEL)
 
 
 def refuse_undecodable(path: str) -> None:

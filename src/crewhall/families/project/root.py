@@ -29,7 +29,7 @@ def root_of(call: Call) -> str:
     directory = os.path.realpath(directory)
     refuse_undecodable(directory)
     if call.actor.kind != "operator" and call.edge != "bridge":
-        return _served(call, directory)
+        return _served_root(call, directory)
     root = working_tree(directory)
     refuse_no_project(root, call.settings.home)
     return root
@@ -45,8 +45,8 @@ def _refuse_other(origin: Origin) -> None:
         )
 
 
-def _served(call: Call, directory: str) -> str:
-    """What a header says is no proof: an agent from elsewhere gets no more than what is open to it anyway."""
+def _served_root(call: Call, directory: str) -> str:
+    """The open worktree that holds a directory. Raises Forbidden: a header proves nothing, so no other is given."""
     with call.begin() as tx:
         row = served_above(tx, call.settings.node, directory)
     if row is None:

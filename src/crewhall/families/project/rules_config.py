@@ -17,8 +17,8 @@ EXCLUDES, ATTRIBUTES = "core.excludesfile", "core.attributesfile"
 
 
 @dataclass(frozen=True)
-class Setting:
-    """One line of a configuration; `scope` tells whose it is."""
+class GitSetting:
+    """One setting of git's; `scope` says whose it is."""
 
     scope: str
     key: str
@@ -37,27 +37,30 @@ class Setting:
         return name if section == "filter" and dot else None
 
 
-def settings_in(out: bytes) -> list[Setting]:
+def settings_in(out: bytes) -> list[GitSetting]:
     """What `git config --list --show-scope -z` tells; of settings with the same key, the last one counts."""
     fields = os.fsdecode(out).split("\0")
     pairs = zip(fields[::2], fields[1::2], strict=False)
-    return [Setting(scope, *told.partition("\n")[::2]) for scope, told in pairs]
+    return [GitSetting(scope, *entry.partition("\n")[::2]) for scope, entry in pairs]
 
 
-def replaced(settings: Sequence[Setting], defaults: Mapping[str, str]) -> dict[str, str]:
-    """What counts in place of the repository's own settings that don't; `defaults` are those of single files."""
+def replacements(settings: Sequence[GitSetting], defaults: Mapping[str, str]) -> dict[str, str]:
+    """The values that replace the repository's own settings that must not count, by key.
+
+    `defaults` are the values for settings that name a file.
+    """
     others = {one.key: one.value for one in settings if not one.is_own}
     own = [one.key for one in settings if one.is_own and (one.filter is not None or one.key in defaults)]
     return {key: others.get(key, defaults.get(key, "")) for key in own}
 
 
-def filters_off(settings: Sequence[Setting]) -> tuple[str, ...]:
+def filters_off(settings: Sequence[GitSetting]) -> tuple[str, ...]:
     """The filters that nobody but the repository has set up."""
     own = {one.filter for one in settings if one.is_own}
     others = {one.filter for one in settings if not one.is_own}
     return tuple(sorted(name for name in own - others if name is not None))
 
 
-def own_value(settings: Sequence[Setting], key: str) -> str | None:
+def own_value(settings: Sequence[GitSetting], key: str) -> str | None:
     """What the repository says of this."""
     return next((one.value for one in reversed(settings) if one.is_own and one.key == key), None)

@@ -49,7 +49,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Part:
+class TextPart:
     """Some lines of a text, with the number of all, and where the next begins."""
 
     content: str
@@ -88,8 +88,8 @@ def _is_allowed(path: str, allow: Sequence[str]) -> bool:
 def _plain_name(name: str) -> str:
     """The name that a file system may take this one for: whatever its case, its width, and what nobody sees in it."""
     if not name.isascii():
-        letters = unicodedata.normalize("NFKC", name)
-        name = "".join(letter for letter in letters if unicodedata.category(letter) != "Cf")
+        characters = unicodedata.normalize("NFKC", name)
+        name = "".join(character for character in characters if unicodedata.category(character) != "Cf")
     return name.casefold().rstrip(". ") or name
 
 
@@ -130,7 +130,7 @@ class Reading:
         self._utf16: codecs.IncrementalDecoder | None = None
         self._utf8: codecs.IncrementalDecoder | None = codecs.getincrementaldecoder("utf-8")()
         self._is_text, self._has_key = True, False
-        self._kept, self._wanted, self._newlines, self._tail = bytearray(), 0, 0, b""
+        self._data, self._wanted, self._newlines, self._tail = bytearray(), 0, 0, b""
 
     def add(self, piece: bytes) -> None:
         """Take the next bytes of the file."""
@@ -183,7 +183,7 @@ class Reading:
         end = len(piece) if self._behind is None else _start_of(piece, 0, max(0, self._behind - before))
         self._wanted += max(0, end - start)
         if self._wanted <= self._most:
-            self._kept += piece[start:end]
+            self._data += piece[start:end]
 
     def text(self) -> Text:
         """The lines that are wanted, when all pieces have come. Raises InvalidInput for what is no text."""
@@ -196,11 +196,11 @@ class Reading:
                 f"'{self._path}' is no text: {self.size} bytes with NULs among them", hint="Name a text file."
             )
         if self._utf8 is None:
-            return Text(bytes(self._kept), "latin-1", self._has_key)
+            return Text(bytes(self._data), "latin-1", self._has_key)
         is_marked = self._encoding == "utf-8-sig" and not self._offset
-        return Text(bytes(self._kept[len(codecs.BOM_UTF8) if is_marked else 0 :]), self._encoding, self._has_key)
+        return Text(bytes(self._data[len(codecs.BOM_UTF8) if is_marked else 0 :]), self._encoding, self._has_key)
 
-    def part(self) -> Part:
+    def part(self) -> TextPart:
         """The same with its numbers.
 
         Raises InvalidInput for an offset behind the end, LimitExceeded when the lines have too many bytes.
@@ -217,16 +217,16 @@ class Reading:
                 f"these lines have {self._wanted} bytes, and {self._most} are allowed", hint="Give less as limit."
             )
         content = text.data.decode("latin-1" if text.encoding == "latin-1" else "utf-8")
-        return Part(content, lines, self._behind if self._behind is not None and self._behind < lines else None)
+        return TextPart(content, lines, self._behind if self._behind is not None and self._behind < lines else None)
 
 
 def _start_of(data: bytes, start: int, lines: int) -> int:
     """Where so many lines from a start on have ended."""
     while lines:
-        found = data.count(b"\n", start, start + PIECE)
-        if found >= lines:
+        newlines = data.count(b"\n", start, start + PIECE)
+        if newlines >= lines:
             break
-        lines, start = lines - found, start + PIECE
+        lines, start = lines - newlines, start + PIECE
         if start >= len(data):
             return len(data)
     for _ in range(lines):

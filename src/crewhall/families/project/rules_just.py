@@ -32,8 +32,8 @@ def _nearest(names: Sequence[str], name: str) -> str:
     return f"There are {', '.join(names[:NAMED])}{more}." if names else "The justfile has no public recipe."
 
 
-def shown(out: bytes, left_out: int) -> tuple[str, int]:
-    """An output as text that fits an answer, and how many bytes of it are left out in the middle."""
+def fit_output(out: bytes, left_out: int) -> tuple[str, int]:
+    """An output as text that fits a result, and how many bytes are cut from its middle."""
     most = min(len(out), TOKENS * LETTERS)
     while True:
         text, gone = _without_middle(out, most, left_out)

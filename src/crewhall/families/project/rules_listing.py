@@ -26,9 +26,9 @@ def page(names: Sequence[str], offset: int, limit: int) -> tuple[Sequence[str], 
 
 def note_of(not_text: int, ignored: int, shown: int, problem: str | None) -> str | None:
     """What is special about a list, if anything."""
-    told = [
+    notes = [
         f"Git can't tell what it ignores: {problem}." if problem else "",
         f"Left out: {not_text} whose names are not UTF-8." if not_text else "",
         "Git ignores all that is here; include_ignored lists it." if ignored and not shown else "",
     ]
-    return " ".join(filter(None, told)) or None
+    return " ".join(filter(None, notes)) or None

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 SMALL = 500  # files up to which every name is told
 NAMES = 100  # of one directory
-LETTERS = 8_000  # of names behind the directories; what is told must be counted, which takes time
+NAMES_CHARACTERS = 8_000  # of names behind the directories; counting their tokens takes time
 WIDTH = 200
 TYPES = 8
 NOTABLE = frozenset(
@@ -47,21 +47,21 @@ class Tree:
         return self.files.total()
 
 
-def counted(paths: Sequence[str]) -> Tree:
+def tree_of(paths: Sequence[str]) -> Tree:
     """The tree of these files."""
     parts = [path.rpartition("/") for path in paths]
     known = Counter(name for _, _, name in parts)  # many directories have files of the same name
     types: Counter[str] = Counter()
     for name, number in known.items():
         types[_type(name)] += number
-    told = {name for name in known if name.lower() in NOTABLE}
+    notable_names = {name for name in known if name.lower() in NOTABLE}
     names: defaultdict[str, list[str]] = defaultdict(list)
     notable: defaultdict[str, list[str]] = defaultdict(list)
     for directory, _, name in parts:
         names[directory].append(name)
-        if name in told:
+        if name in notable_names:
             notable[directory].append(name)
-    files = Counter({directory: len(found) for directory, found in names.items()})
+    files = Counter({directory: len(inside) for directory, inside in names.items()})
     return Tree(files, types, dict(notable), dict(names))
 
 
@@ -70,59 +70,61 @@ def _type(name: str) -> str:
     return f".{ending}" if dot and stem else "no ending"
 
 
-def changed(tree: Tree, gone: Sequence[str], new: Sequence[str]) -> Tree:
-    """The tree without some of its files, and with others."""
-    less, more = counted(gone), counted(new)
-    notable, names = (_changed(*(getattr(one, kind) for one in (tree, less, more))) for kind in ("notable", "names"))
+def apply_changes(tree: Tree, gone: Sequence[str], new: Sequence[str]) -> Tree:
+    """The tree after some files went and others came."""
+    less, more = tree_of(gone), tree_of(new)
+    notable, names = (
+        _update_names(*(getattr(one, kind) for one in (tree, less, more))) for kind in ("notable", "names")
+    )
     return Tree(tree.files - less.files + more.files, tree.types - less.types + more.types, notable, names)
 
 
 Names = dict[str, list[str]]
 
 
-def _changed(names: Names, less: Names, more: Names) -> Names:
+def _update_names(names: Names, less: Names, more: Names) -> Names:
     names = dict(names)
     for directory in less.keys() | more.keys():
         dropped = set(less.get(directory, ()))
-        kept = [name for name in names.get(directory, ()) if name not in dropped]
-        names[directory] = kept + more.get(directory, [])
+        remaining = [name for name in names.get(directory, ()) if name not in dropped]
+        names[directory] = remaining + more.get(directory, [])
     return names
 
 
 def tree_lines(tree: Tree, unseen: Iterable[str] = ()) -> tuple[list[str], int]:
     """The tree in lines, and of how many files no name is among them; `unseen` git has not looked into."""
-    told = {directory: f"{directory or '.'}/ {_files(number)}" for directory, number in _below(tree.files).items()}
-    told |= {path.rstrip("/"): f"{path} untracked" for path in unseen}
+    titles = {directory: f"{directory or '.'}/ {_files(number)}" for directory, number in _below(tree.files).items()}
+    titles |= {path.rstrip("/"): f"{path} untracked" for path in unseen}
     is_small = tree.total <= SMALL
     lines = [_kinds(tree)]
-    for directory in sorted(told, key=lambda path: (path.count("/") + bool(path), path)):
+    for directory in sorted(titles, key=lambda path: (path.count("/") + bool(path), path)):
         names = tree.names if is_small or not directory else tree.notable
-        lines += [told[directory], *_wrapped(names.get(directory, []))]
+        lines += [titles[directory], *_wrap(names.get(directory, []))]
     if is_small:
-        return lines, _unnamed(tree.names)
+        return lines, _unnamed_count(tree.names)
     more, shown = _by_size(tree)
     return [*lines, *more], tree.total - shown - min(NAMES, len(tree.names.get("", ())))
 
 
-def _unnamed(names: Names) -> int:
-    return sum(max(0, len(found) - NAMES) for found in names.values())
+def _unnamed_count(names: Names) -> int:
+    return sum(max(0, len(inside) - NAMES) for inside in names.values())
 
 
 def _by_size(tree: Tree) -> tuple[list[str], int]:
     """The names in each directory below the top, the smallest first, and how many names those are."""
-    lines, letters, shown = ["== names, small directories first =="], 0, 0
+    lines, characters, shown = ["== names, small directories first =="], 0, 0
     for directory in sorted(tree.names.keys() - {""}, key=lambda path: (len(tree.names[path]), path)):
         names = tree.names[directory]
-        more = _wrapped(names, f"{directory}/: ") if names else []
-        letters += sum(map(len, more))
-        if letters > LETTERS:
+        more = _wrap(names, f"{directory}/: ") if names else []
+        characters += sum(map(len, more))
+        if characters > NAMES_CHARACTERS:
             break
         lines += more
         shown += min(NAMES, len(names))
     return (lines, shown) if shown else ([], 0)
 
 
-def _wrapped(names: Sequence[str], title: str = "  ") -> list[str]:
+def _wrap(names: Sequence[str], title: str = "  ") -> list[str]:
     """Names in lines of some length, the first of which may have a title."""
     over = [f"and {len(names) - NAMES} more"] if len(names) > NAMES else []
     lines: list[str] = []
@@ -146,10 +148,10 @@ def _below(files: Counter[str]) -> Counter[str]:
 
 
 def _kinds(tree: Tree) -> str:
-    told = [f"{number} {kind}" for kind, number in sorted(tree.types.items(), key=lambda item: (-item[1], item[0]))]
-    others = tree.total - sum(int(one.split(" ")[0]) for one in told[:TYPES])
+    kinds = [f"{number} {kind}" for kind, number in sorted(tree.types.items(), key=lambda item: (-item[1], item[0]))]
+    others = tree.total - sum(int(one.split(" ")[0]) for one in kinds[:TYPES])
     more = [f"{others} others"] if others else []
-    return f"{_files(tree.total)}: {', '.join(told[:TYPES] + more)}" if told else "no files"
+    return f"{_files(tree.total)}: {', '.join(kinds[:TYPES] + more)}" if kinds else "no files"
 
 
 def _files(number: int) -> str:

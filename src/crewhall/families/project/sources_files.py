@@ -57,7 +57,7 @@ INSTRUCTIONS = (
 
 
 @dataclass(frozen=True)
-class Head:
+class FileHead:
     """The beginning of a file: its lines, how many more were seen, and how many of its bytes were not."""
 
     name: str
@@ -70,23 +70,23 @@ class Head:
 @project.source("instructions", priority=60, weight=12)
 def instructions(call: Call, root: str) -> Told:
     """What the project tells agents to do, by the names and first lines of such files."""
-    return _told(_heads(call, root, INSTRUCTIONS, lines=60), "no AGENTS.md, CLAUDE.md or the like")
+    return _join_heads(_heads(call, root, INSTRUCTIONS, lines=60), "no AGENTS.md, CLAUDE.md or the like")
 
 
 @project.source("readme", priority=70, weight=12)
 def readme(call: Call, root: str) -> Told:
     """The README from its beginning; the plainest name comes first if there are several."""
-    return _told(_heads(call, root, READMES, lines=300)[:1], "no README")
+    return _join_heads(_heads(call, root, READMES, lines=300)[:1], "no README")
 
 
 @project.source("manifests", priority=100, weight=10)
 def manifests(call: Call, root: str) -> Told:
     """The beginnings of what says how the project is built, and what it needs."""
-    return _told(_heads(call, root, MANIFESTS, lines=60), "no pyproject.toml, package.json, Makefile or the like")
+    return _join_heads(_heads(call, root, MANIFESTS, lines=60), "no pyproject.toml, package.json, Makefile or the like")
 
 
-def _told(heads: Sequence[Head], none: str) -> Told:
-    """The heads one below the other. Raises NotFound when there is none."""
+def _join_heads(heads: Sequence[FileHead], none: str) -> Told:
+    """The heads of files, one below the other. Raises NotFound when there is none."""
     if not heads:
         raise NotFound(f"{none} at the top", hint="list_directory shows what there is.")
     lines: list[str] = []
@@ -97,35 +97,35 @@ def _told(heads: Sequence[Head], none: str) -> Told:
     return Told(lines, sum(head.more for head in heads), ", ".join(unread) or None)
 
 
-def _heads(call: Call, root: str, names: Sequence[str], lines: int) -> list[Head]:
+def _heads(call: Call, root: str, names: Sequence[str], lines: int) -> list[FileHead]:
     """The beginnings of the files of these names, in any case, that are there and may be read."""
     with open_root(root) as top:
-        with top.directory(".") as found:
-            there = {name.lower(): name for name in sorted(os.listdir(found.descriptor), reverse=True)}
+        with top.directory(".") as directory:
+            there = {name.lower(): name for name in sorted(os.listdir(directory.descriptor), reverse=True)}
         wanted = [there.get(name, name) for name in names if name in there or "/" in name]
         heads = [_head(top, name, lines, call.settings["project.allow"]) for name in wanted]
     return [head for head in heads if head is not None]
 
 
-def _head(top: Top, name: str, lines: int, allow: Sequence[str]) -> Head | None:
+def _head(top: Top, name: str, lines: int, allow: Sequence[str]) -> FileHead | None:
     """The beginning of a file, or why it is not shown; None when it is not there."""
     try:
-        with top.file(name) as found:
-            refuse_secret_name(found.path, allow)
-            text, unread = _beginning(found)
-            refuse_secret_text(text, found.path, allow)
-            told = text.data.decode("latin-1" if text.encoding == "latin-1" else "utf-8").rstrip().split("\n")
-            place = (found.stat.st_dev, found.stat.st_ino)
-            return Head(name, told[:lines], max(0, len(told) - lines), unread, place)
+        with top.file(name) as file:
+            refuse_secret_name(file.path, allow)
+            text, unread = _beginning(file)
+            refuse_secret_text(text, file.path, allow)
+            all_lines = text.data.decode("latin-1" if text.encoding == "latin-1" else "utf-8").rstrip().split("\n")
+            place = (file.stat.st_dev, file.stat.st_ino)
+            return FileHead(name, all_lines[:lines], max(0, len(all_lines) - lines), unread, place)
     except NotFound:
         return None
     except Failure as failure:
-        return Head(name, [f"({failure.message})"], 0, 0, None)
+        return FileHead(name, [f"({failure.message})"], 0, 0, None)
 
 
-def _beginning(found: Found) -> tuple[Text, int]:
+def _beginning(file: Found) -> tuple[Text, int]:
     """The first lines of a file, and how many bytes are behind them. Raises InvalidInput for what is no text."""
-    data = os.read(found.descriptor, HEAD_BYTES)
-    if len(data) < found.stat.st_size:  # no half line, nor half a letter
+    data = os.read(file.descriptor, HEAD_BYTES)
+    if len(data) < file.stat.st_size:  # no half line, nor half a letter
         data = data[: data.rfind(b"\n") + 1] or data
-    return text_of(data, found.path), max(0, found.stat.st_size - len(data))
+    return text_of(data, file.path), max(0, file.stat.st_size - len(data))

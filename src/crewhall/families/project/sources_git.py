@@ -1,8 +1,8 @@
 """
 What git knows of a worktree: where it stands, what is uncommitted, what was done last, which files there are.
 
-How git is asked is in hostile_git.py. `git status` runs once in a call, and the sources that need it wait for it;
-what is seen to be as before is not asked again.
+How git is run is in hostile_git.py. `git status` runs once in a call, and the sources that need it wait for it;
+what has not changed comes from the cache.
 """
 
 import os
@@ -12,9 +12,9 @@ from crewhall.app import Call
 from crewhall.cache import mark
 from crewhall.errors import InvalidState, Unavailable
 from crewhall.families.project.family import ANSWERS, project
-from crewhall.families.project.hostile_git import Seen, Ways, asked, ground_of, seen, ways_at
-from crewhall.families.project.rules_git import Entry, changed_in, diff_lines, standing, tally
-from crewhall.families.project.rules_tree import Tree, changed, counted, tree_lines
+from crewhall.families.project.hostile_git import GitSetup, WorktreeStatus, layout_of, run_git, setup_at, status_of
+from crewhall.families.project.rules_git import StatusEntry, changed_files_in, diff_lines, head_lines, tally
+from crewhall.families.project.rules_tree import Tree, apply_changes, tree_lines, tree_of
 from crewhall.outside.files import open_root
 from crewhall.tool import Told
 
@@ -40,60 +40,62 @@ LOG = (
 @project.source("git", priority=10, weight=10)
 def git(call: Call, root: str) -> Told:
     """Branch, upstream, what is going on, and every path that is not as in the last commit."""
-    look = seen(call, root)
-    lines = standing(look.status) + look.ground.going_on() + look.notes()
-    entries = [entry.line for entry in look.status.entries]
-    return Told([*lines, tally(look.status), *entries[:ENTRIES]], max(0, len(entries) - ENTRIES))
+    worktree = status_of(call, root)
+    lines = head_lines(worktree.status) + worktree.layout.operations() + worktree.notes()
+    entries = [entry.line for entry in worktree.status.entries]
+    return Told([*lines, tally(worktree.status), *entries[:ENTRIES]], max(0, len(entries) - ENTRIES))
 
 
 @project.source("changes", priority=40, weight=10)
 def changes(call: Call, root: str) -> Told:
     """How many lines of which files are changed and not committed, staged ones and others."""
-    look = seen(call, root)
-    entries = look.status.of("staged", "changed", "conflicted")
+    worktree = status_of(call, root)
+    entries = worktree.status.of("staged", "changed", "conflicted")
     if not entries:
         raise InvalidState("no file that git knows is changed", hint="The section git shows untracked files.")
-    lines = call.state(ANSWERS).of((root, "changes"), _mark(look, entries), lambda: list(_diffs(call, look)))
+    lines = call.state(ANSWERS).of((root, "changes"), _mark(worktree, entries), lambda: list(_diffs(call, worktree)))
     return Told(lines[:ENTRIES], max(0, len(lines) - ENTRIES))
 
 
-def _mark(look: Seen, entries: list[Entry]) -> Hashable:
+def _mark(worktree: WorktreeStatus, entries: list[StatusEntry]) -> Hashable:
     """What the diffs depend on; None when that can't be told."""
     if len(entries) > MARKED:
         return None
-    files = [look.ground.index, *look.ways.attribute_files(entries)]
-    marks = mark([*files, *(look.ground.path(entry.path) for entry in entries)])
-    return None if marks is None else (look.status.head, look.ways.settings, tuple(entries), tuple(files), marks)
+    files = [worktree.layout.index, *worktree.setup.attribute_files(entries)]
+    marks = mark([*files, *(worktree.layout.path(entry.path) for entry in entries)])
+    return (
+        None if marks is None else (worktree.status.head, worktree.setup.settings, tuple(entries), tuple(files), marks)
+    )
 
 
-def _diffs(call: Call, look: Seen) -> Iterator[str]:
+def _diffs(call: Call, worktree: WorktreeStatus) -> Iterator[str]:
     for title, kind, options in (("staged", "staged", ["--cached"]), ("not staged", "changed", [])):
-        entries = look.status.of(kind)
+        entries = worktree.status.of(kind)
         names = [name for entry in entries for name in (entry.path, entry.before) if name is not None]
-        paths = [look.ground.prefix + name for name in names] if len(names) <= NAMED else look.ground.below
+        paths = [worktree.layout.prefix + name for name in names] if len(names) <= NAMED else worktree.layout.below
         if entries:
-            out = asked(call, look.ways, ["diff", *options, *DIFF, "--", *paths])
-            yield from diff_lines(title, changed_in(out, look.ground.prefix))
+            out = run_git(call, worktree.setup, ["diff", *options, *DIFF, "--", *paths])
+            yield from diff_lines(title, changed_files_in(out, worktree.layout.prefix))
 
 
 @project.source("commits", priority=50, weight=8)
 def commits(call: Call, root: str) -> Told:
     """The last commits: id, date, author, subject."""
-    ways, name, kept = ways_at(call, root), (root, "commits"), call.state(ANSWERS)
-    ground = ways.ground
-    ends = mark([os.path.join(ground.common, *names) for names in (["shallow"], ["info", "grafts"])])
-    if kept.has(name):  # without an older answer it is not worth to wait for the status, which tells HEAD
-        lines = kept.get(name, (seen(call, root).status.head, ways.settings, ends))
+    setup, name, cache = setup_at(call, root), (root, "commits"), call.state(ANSWERS)
+    layout = setup.layout
+    ends = mark([os.path.join(layout.common, *names) for names in (["shallow"], ["info", "grafts"])])
+    if cache.has(name):  # without an older answer it is not worth to wait for the status, which tells HEAD
+        lines = cache.get(name, (status_of(call, root).status.head, setup.settings, ends))
         if lines is not None:
             return Told(lines)
-    out = asked(call, ways, [*LOG, "--format=%H %h %cs %an: %s", "--", *ground.below])
-    seen(call, root)  # it refuses a branch that is another repository's
+    out = run_git(call, setup, [*LOG, "--format=%H %h %cs %an: %s", "--", *layout.below])
+    status_of(call, root)  # it refuses a branch that is another repository's
     records = [record.split(" ", 1) for record in os.fsdecode(out).split("\0") if record]
     if not records:
         raise InvalidState("no commit has touched this directory", hint="Its repository may have others.")
     lines = [line for _, line in records]
     # Of a part of the repository the first commit is not HEAD.
-    kept.put(name, None if ends is None or ground.prefix else (records[0][0], ways.settings, ends), lines)
+    cache.put(name, None if ends is None or layout.prefix else (records[0][0], setup.settings, ends), lines)
     return Told(lines)
 
 
@@ -101,43 +103,44 @@ def commits(call: Call, root: str) -> Told:
 def tree(call: Call, root: str) -> Told:
     """Directories with how many files are in them, and names of files; without what git ignores."""
     try:
-        ground = ground_of(root)
+        layout = layout_of(root)
         known = call.state(ANSWERS).of(
-            (root, "tree"), mark([ground.index]), lambda: _tracked(call, ways_at(call, root))
+            (root, "tree"), mark([layout.index]), lambda: _tracked_tree(call, setup_at(call, root))
         )
-        entries = seen(call, root).status.entries
+        entries = status_of(call, root).status.entries
     except (InvalidState, Unavailable) as failure:
-        return _walked(call, root, failure.message)
+        return _walk(call, root, failure.message)
     gone = [entry.path for entry in entries if entry.code[1] == "D"]
     new = [entry.path for entry in entries if entry.code == "??"]
-    now = changed(known, gone, [path for path in new if not path.endswith("/")])
-    return _told(*tree_lines(now, [path for path in new if path.endswith("/")]))
+    now = apply_changes(known, gone, [path for path in new if not path.endswith("/")])
+    return _tree_section(*tree_lines(now, [path for path in new if path.endswith("/")]))
 
 
-def _told(lines: list[str], unnamed: int, *rest: str) -> Told:
+def _tree_section(lines: list[str], unnamed: int, *rest: str) -> Told:
+    """The first lines of a tree, and what is left out."""
     names = f"the names of {unnamed} files" if unnamed else None
-    told = "; ".join(one for one in (names, *rest) if one)
-    return Told(lines[:LINES], max(0, len(lines) - LINES), told or None)
+    omitted = "; ".join(one for one in (names, *rest) if one)
+    return Told(lines[:LINES], max(0, len(lines) - LINES), omitted or None)
 
 
-def _tracked(call: Call, ways: Ways) -> Tree:
-    """The files that git knows and that are to be there."""
-    out = asked(call, ways, ["ls-files", "-z", "-t", "--deduplicate", "--", *ways.ground.below])
-    start = len("H ") + len(ways.ground.prefix)
+def _tracked_tree(call: Call, setup: GitSetup) -> Tree:
+    """The tree of the files that git tracks, without those that a sparse checkout skips."""
+    out = run_git(call, setup, ["ls-files", "-z", "-t", "--deduplicate", "--", *setup.layout.below])
+    start = len("H ") + len(setup.layout.prefix)
     paths = [record[start:] for record in os.fsdecode(out).split("\0") if record and record[0] != "S"]
-    return counted(paths)
+    return tree_of(paths)
 
 
-def _walked(call: Call, root: str, why: str) -> Told:
+def _walk(call: Call, root: str, why: str) -> Told:
     """The tree as the disk has it, up to some size, without directories that hold much that nobody here wrote."""
     paths: list[str] = []
-    with open_root(root) as top, top.directory(".") as found:
-        for directory, names, files, _ in os.fwalk(".", dir_fd=found.descriptor):
+    with open_root(root) as top, top.directory(".") as start:
+        for directory, names, files, _ in os.fwalk(".", dir_fd=start.descriptor):
             call.stop.check()
             names[:] = sorted(name for name in names if name[0] != "." and name not in NEVER_WALKED)
             paths += (os.path.join(directory, name)[2:] for name in sorted(files))
             if len(paths) > WALKED:
                 break
-    lines, unnamed = tree_lines(counted(paths[:WALKED]))
+    lines, unnamed = tree_lines(tree_of(paths[:WALKED]))
     rest = [f"what comes after the first {WALKED} files"] if len(paths) > WALKED else []
-    return _told([f"by the disk, whatever is ignored: {why}", *lines], unnamed, *rest)
+    return _tree_section([f"by the disk, whatever is ignored: {why}", *lines], unnamed, *rest)

@@ -22,10 +22,10 @@ CONTAINERS, LOG_LINES = 6, 20
 def just(call: Call, root: str) -> Told:
     """The recipes of the justfile, with their parameters and what is said of them."""
     check = partial(refuse_secret, allow=call.settings["project.allow"])
-    found = call.state(ANSWERS).of((root, "just"), _depends(root, check), lambda: recipes(root, check, call.stop))
-    if not found:
+    listed = call.state(ANSWERS).of((root, "just"), _depends(root, check), lambda: recipes(root, check, call.stop))
+    if not listed:
         raise NotFound("the justfile has no public recipe", hint="Write one.")
-    return Told([_line(recipe) for recipe in found[:RECIPES]], max(0, len(found) - RECIPES))
+    return Told([_line(recipe) for recipe in listed[:RECIPES]], max(0, len(listed) - RECIPES))
 
 
 def _depends(root: str, check: Check) -> Hashable:
@@ -44,10 +44,10 @@ def _line(recipe: Recipe) -> str:
 def containers(call: Call, root: str) -> Told:
     """The containers that were started from here by Docker Compose, with the last lines of their logs."""
     stop = Part(call.stop, SECONDS)
-    found = containers_of(root, stop)
-    if not found:
+    started = containers_of(root, stop)
+    if not started:
         raise NotFound("no container was started from here by Docker Compose", hint="`docker compose up` starts them.")
-    lines = [f"{one.name}  {one.told}" for one in found]
-    for one in found[:CONTAINERS]:
+    lines = [f"{one.name}  {one.told}" for one in started]
+    for one in started[:CONTAINERS]:
         lines += [f"== {one.name}, the end of its log ==", *log_of(one, LOG_LINES, stop)]
-    return Told(lines, 0, f"the logs of {len(found) - CONTAINERS} containers" if len(found) > CONTAINERS else None)
+    return Told(lines, 0, f"the logs of {len(started) - CONTAINERS} containers" if len(started) > CONTAINERS else None)

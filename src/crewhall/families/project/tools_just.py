@@ -7,7 +7,7 @@ from crewhall.families.project.family import project
 from crewhall.families.project.model_just import TaskName, TaskRun
 from crewhall.families.project.root import root_of
 from crewhall.families.project.rules_file import refuse_secret
-from crewhall.families.project.rules_just import refuse_unlisted, shown
+from crewhall.families.project.rules_just import fit_output, refuse_unlisted
 from crewhall.outside.just import recipes, run_recipe
 
 SPARE = 3.0  # seconds of a call that are kept to end a task and answer
@@ -30,7 +30,7 @@ def run_just_task(call: Call, task_name: TaskName) -> TaskRun:
         stop=call.stop,
         heard=lambda total, line: call.progress(total, None, line),
     )
-    output, left_out = shown(ended.out, ended.left_out)
+    output, left_out = fit_output(ended.out, ended.left_out)
     return TaskRun(
         task_name=task_name,
         exit_code=None if ended.is_late else ended.code,

@@ -8,7 +8,7 @@ from pydantic import Field
 from crewhall.app import Call, Tick
 from crewhall.errors import InvalidInput, NotFound
 from crewhall.families.project.family import project
-from crewhall.families.project.model import Closed, McpState, ToolInfo, Worktree, WorktreeId, Worktrees
+from crewhall.families.project.model import ClosedWorktree, McpState, OpenWorktree, OpenWorktrees, ToolInfo, WorktreeId
 from crewhall.families.project.open_worktrees import (
     LISTENER,
     close_worktree,
@@ -30,7 +30,7 @@ Offset = Annotated[int, Field(ge=0, le=1_000_000, description="How many to pass 
 
 
 @project.tool("worktree_open", changes=True, idempotent=True, who=OPERATOR)
-def worktree_open(call: Call, path: Directory | None = None) -> Worktree:
+def worktree_open(call: Call, path: Directory | None = None) -> OpenWorktree:
     """Serve a worktree to MCP clients at http://localhost:<port>/mcp, sandboxed; one that is open stays as it is.
 
     It stays open until worktree_close, also when the hub is started anew.
@@ -40,36 +40,36 @@ def worktree_open(call: Call, path: Directory | None = None) -> Worktree:
     with call.begin() as tx:
         row = open_worktree(tx, call.settings.node, root, call.now)
     _settle(call)
-    return _told(call, row["id"])
+    return _get(call, row["id"])
 
 
 @project.tool("worktree_close", changes=True, idempotent=True, who=OPERATOR)
-def worktree_close(call: Call, path: Directory | None = None, id: WorktreeId | None = None) -> Closed:
+def worktree_close(call: Call, path: Directory | None = None, id: WorktreeId | None = None) -> ClosedWorktree:
     """End a worktree's server and free its port; nothing on the disk changes."""
     with call.begin() as tx:
-        row = _known(id or path, tx.one("worktree_get", id=id) if id else _at(call, tx, path))
+        row = _require(id or path, tx.one("worktree_get", id=id) if id else _at(call, tx, path))
         close_worktree(tx, row["id"])
     _settle(call)
     note = None if row["port"] is None else f"A client that was given port {row['port']} must forget it: {FORGET}"
-    return Closed(success=True, path=row["path"], port=row["port"], note=note)
+    return ClosedWorktree(success=True, path=row["path"], port=row["port"], note=note)
 
 
 @project.tool("worktree_list")
-def worktree_list(call: Call, limit: Limit = 20, offset: Offset = 0) -> Worktrees:
+def worktree_list(call: Call, limit: Limit = 20, offset: Offset = 0) -> OpenWorktrees:
     """The open worktrees, the oldest first: where each is, and the state of its server."""
     with call.begin() as tx:
         rows, total = tx.all("worktrees", limit=limit, offset=offset), tx.value("worktrees_count")
     following, tools = offset + len(rows), _tools(call)
-    listed = [_shown(call, row, tools) for row in rows]
-    return Worktrees(worktrees=listed, total=total, next_offset=following if following < total else None)
+    worktrees = [_worktree_of(call, row, tools) for row in rows]
+    return OpenWorktrees(worktrees=worktrees, total=total, next_offset=following if following < total else None)
 
 
 @project.tool("worktree_get")
-def worktree_get(call: Call, path: Directory | None = None, id: WorktreeId | None = None) -> Worktree:
+def worktree_get(call: Call, path: Directory | None = None, id: WorktreeId | None = None) -> OpenWorktree:
     """One open worktree, and the state of its server."""
     with call.begin() as tx:
         row = tx.one("worktree_get", id=id) if id else _above(call, tx, path)
-        return _shown(call, _known(id or path, row), _tools(call))
+        return _worktree_of(call, _require(id or path, row), _tools(call))
 
 
 def _absolute(call: Call, path: str | None) -> str:
@@ -98,8 +98,8 @@ def _at(call: Call, look: Look, path: str | None) -> Row | None:
     """The open worktree whose top this is, or whose working tree it is in; never one further out."""
     given = _absolute(call, path)
     tops = [given, *([working_tree(given)] if os.path.isdir(given) else [])]
-    found = (look.one("worktree_at", node=call.settings.node, path=top) for top in tops)
-    return next((row for row in found if row is not None), None)
+    rows = (look.one("worktree_at", node=call.settings.node, path=top) for top in tops)
+    return next((row for row in rows if row is not None), None)
 
 
 def _above(call: Call, look: Look, path: str | None) -> Row | None:
@@ -108,9 +108,9 @@ def _above(call: Call, look: Look, path: str | None) -> Row | None:
     return served_above(look, call.settings.node, given) if os.path.exists(given) else _at(call, look, path)
 
 
-def _known(asked: str | None, row: Row | None) -> Row:
+def _require(given: str | None, row: Row | None) -> Row:
     if row is None:
-        raise NotFound(f"{asked or 'this directory'} is no open worktree", hint="worktree_list shows them.")
+        raise NotFound(f"{given or 'this directory'} is no open worktree", hint="worktree_list shows them.")
     return row
 
 
@@ -118,11 +118,11 @@ def _settle(call: Call) -> None:
     call.state(LISTENER).settle()
 
 
-def _told(call: Call, id: str) -> Worktree:
+def _get(call: Call, id: str) -> OpenWorktree:
     row = call.one("worktree_get", id=id)
     if row is None:
         raise NotFound(f"worktree {id} was closed meanwhile", hint="Open it again if it is wanted.")
-    return _shown(call, row, _tools(call))
+    return _worktree_of(call, row, _tools(call))
 
 
 def _tools(call: Call) -> list[ToolInfo]:
@@ -133,10 +133,10 @@ def _tools(call: Call) -> list[ToolInfo]:
     ]
 
 
-def _shown(call: Call, row: Row, tools: list[ToolInfo]) -> Worktree:
-    """A row with what the hub knows beside it.
+def _worktree_of(call: Call, row: Row, tools: list[ToolInfo]) -> OpenWorktree:
+    """An open worktree, from its row and from what the hub knows of its server.
 
-    Of another hub's servers the row tells; in a process without a hub, nothing on this node is served.
+    For another hub's servers only the row counts. In a process without a hub, nothing on this node is served.
     """
     is_here, servers, clients = row["node"] == call.settings.node, call.state(LISTENER).servers, None
     if is_here and servers is not None:
@@ -152,8 +152,8 @@ def _shown(call: Call, row: Row, tools: list[ToolInfo]) -> Worktree:
         tools=tools,
         last_error=row["last_error"] or (None if is_running else _why_not(call)),
     )
-    told = {name: row[name] for name in ("id", "path", "node", "workspace_id", "opened_at")}
-    return Worktree(**told, url=f"http://localhost:{port}/mcp" if port else None, mcp=state)
+    columns = {name: row[name] for name in ("id", "path", "node", "workspace_id", "opened_at")}
+    return OpenWorktree(**columns, url=f"http://localhost:{port}/mcp" if port else None, mcp=state)
 
 
 def _why_not(call: Call) -> str:

@@ -25,7 +25,7 @@ PullState = Literal["open", "closed", "merged"]
 ChecksState = Literal["none", "pending", "success", "failure", "unknown"]
 Provider = Literal["github", "gitea"]
 PART_BYTES = 6_000  # of each list of a pull's status
-TEXT = 1_000  # letters of a review, and of a pull's own body
+TEXT = 1_000  # characters of a review, and of a pull's own body
 
 Owner = Annotated[str, Field(min_length=1, max_length=100, description="Who owns the repository on its host.")]
 RepoName = Annotated[str, Field(min_length=1, max_length=100, description="The repository's name there.")]
@@ -41,7 +41,7 @@ Offset = Annotated[int, Field(ge=0, le=1_000_000, description="How many to pass 
 
 
 def _one_line(title: str) -> str:
-    if not title.strip() or any(ord(letter) < 32 or letter in "\x7f\u2028\u2029" for letter in title):
+    if not title.strip() or any(ord(character) < 32 or character in "\x7f\u2028\u2029" for character in title):
         raise ValueError("A title is one line of text")
     return title.strip()
 
@@ -90,7 +90,7 @@ class FilePlan(Result):
     bytes: int
 
 
-class Created(Result):
+class CreatedPull(Result):
     """A pull that was opened, or in a dry run the plan for it."""
 
     number: int | None = Field(description="Null in a dry run.")
@@ -198,18 +198,18 @@ class PullStatus(PullRow):
     left_out: dict[str, int] | None = Field(description="How many of which list did not fit.")
 
     @classmethod
-    def whole(cls, found: PullDetail) -> "PullStatus":
+    def whole(cls, detail: PullDetail) -> "PullStatus":
         """A pull with as many of its newest reviews, its checks and its files as an answer holds."""
         rows: dict[str, list[Any]] = {
-            "reviews": [ReviewRow.of(one) for one in reversed(found.reviews)],
-            "checks": [CheckRow.of(one) for one in found.checks],
-            "files": [FileRow.of(one) for one in found.files],
+            "reviews": [ReviewRow.of(one) for one in reversed(detail.reviews)],
+            "checks": [CheckRow.of(one) for one in detail.checks],
+            "files": [FileRow.of(one) for one in detail.files],
         }
         shown: dict[str, list[Any]] = {name: fitting(some, PART_BYTES) for name, some in rows.items()}
         left_out = {name: len(some) - len(shown[name]) for name, some in rows.items() if len(some) > len(shown[name])}
-        told = {**row_of(found.pull), "body": found.pull.body[:TEXT], "mergeable": found.pull.mergeable}
-        state = "unknown" if found.checks_hidden else checks_state([one.state for one in found.checks])
-        return cls.model_validate({**told, **shown, "checks_state": state, "left_out": left_out or None})
+        fields = {**row_of(detail.pull), "body": detail.pull.body[:TEXT], "mergeable": detail.pull.mergeable}
+        state = "unknown" if detail.checks_hidden else checks_state([one.state for one in detail.checks])
+        return cls.model_validate({**fields, **shown, "checks_state": state, "left_out": left_out or None})
 
 
 class RateLimit(Result):
@@ -226,7 +226,7 @@ class ProviderHealth(Result):
     rate_limit: RateLimit | None
 
 
-class Health(Result):
+class PullsHealth(Result):
     providers: list[ProviderHealth]
     problems: list[str]
     tier: int

@@ -33,19 +33,19 @@ SET_UP = {
 }
 
 
-def found(settings: Settings, variables: Mapping[str, str]) -> dict[str, Access | InvalidInput | None]:
-    """How each host can be asked, with a client's own tokens first; what is wrong with its setting, or None."""
+def configured_hosts(settings: Settings, variables: Mapping[str, str]) -> dict[str, Access | InvalidInput | None]:
+    """The access to each host, a client's own token first; what is wrong with its settings; None without any."""
     own = {name: value.strip() for name in variables if (value := said(variables, name) or "").strip()}
-    return {"github": _checked(_github, settings, own), "gitea": _checked(_gitea, settings, own)}
+    return {"github": _access_or_problem(_github, settings, own), "gitea": _access_or_problem(_gitea, settings, own)}
 
 
 def accesses(settings: Settings, variables: Mapping[str, str]) -> dict[str, Access]:
-    """The hosts that can be asked."""
-    told = found(settings, variables).items()
-    return {kind: access for kind, access in told if isinstance(access, Access)}
+    """The hosts that are set up well."""
+    hosts = configured_hosts(settings, variables).items()
+    return {kind: access for kind, access in hosts if isinstance(access, Access)}
 
 
-def _checked(
+def _access_or_problem(
     read: Callable[[Settings, Mapping[str, str]], Access | None], settings: Settings, own: Mapping[str, str]
 ) -> Access | InvalidInput | None:
     try:
@@ -79,7 +79,7 @@ def _gitea(settings: Settings, own: Mapping[str, str]) -> Access | None:
     return Access("gitea", TITLES["gitea"], web, gitea.api_of(web), token, source)
 
 
-def chosen(call: Call, owner: str, name: str, clone_url: str | None) -> Access:
+def access_for(call: Call, owner: str, name: str, clone_url: str | None) -> Access:
     """The host for this repository. Raises InvalidInput, or Unavailable when none is set up for it."""
     there = accesses(call.settings, call.origin.variables)
     if clone_url is not None:
@@ -104,8 +104,8 @@ def _none(call: Call) -> Failure:
 
 
 def _wrong(call: Call) -> list[InvalidInput]:
-    told = found(call.settings, call.origin.variables).values()
-    return [one for one in told if isinstance(one, InvalidInput)]
+    hosts = configured_hosts(call.settings, call.origin.variables).values()
+    return [one for one in hosts if isinstance(one, InvalidInput)]
 
 
 def _how() -> str:
@@ -124,15 +124,15 @@ def named_by(clone_url: str, owner: str, name: str) -> Remote:
 
 
 def _at(call: Call, there: Mapping[str, Access], remote: Remote, why: str) -> Access:
-    found = _at_any(there, remote)
-    if found is None:
+    access = _at_any(there, remote)
+    if access is None:
         known = [f"{access.title} at {access.web}" for access in there.values()] + [one.message for one in _wrong(call)]
         raise Unavailable(
             f"the repository is at {remote.host}, {why}, and no host there is set up for pulls; set up: "
             f"{', '.join(known) or 'none'}",
             hint=_how(),
         )
-    return found
+    return access
 
 
 def _at_any(there: Mapping[str, Access], remote: Remote) -> Access | None:
@@ -159,16 +159,16 @@ def _remotes(call: Call, owner: str, name: str) -> list[Remote]:
     is_proven = call.actor.kind == "operator" or call.origin.bridge is not None  # a header of an agent's is no proof
     if directory is None or not is_proven or place_of(directory) is None:
         return []
-    words = ("config", "--get-regexp", r"^remote\..*\.url$")
-    ended = open_repository(directory, call.stop, 10.0).git(*words)
+    arguments = ("config", "--get-regexp", r"^remote\..*\.url$")
+    ended = open_repository(directory, call.stop, 10.0).git(*arguments)
     if ended.code > 1:  # 1 is git's word for none
-        raise refusal(ended, words[0])
-    listed = [line.partition(" ")[2].strip() for line in os.fsdecode(ended.out).splitlines()]
-    found = []
-    for url in listed:
+        raise refusal(ended, arguments[0])
+    urls = [line.partition(" ")[2].strip() for line in os.fsdecode(ended.out).splitlines()]
+    remotes = []
+    for url in urls:
         with suppress(InvalidInput):
-            found.append(read_remote(url))
-    return [one for one in found if (one.owner.lower(), one.name.lower()) == (owner.lower(), name.lower())]
+            remotes.append(read_remote(url))
+    return [one for one in remotes if (one.owner.lower(), one.name.lower()) == (owner.lower(), name.lower())]
 
 
 def host(
@@ -180,8 +180,8 @@ def host(
         if call.report is not None:
             call.report(0, None, text)
 
-    return reached(access, Patience(stop or call.stop, call.settings["pulls.pause"], tell, beat))
+    return host_at(access, Patience(stop or call.stop, call.settings["pulls.pause"], tell, beat))
 
 
-def reached(access: Access, patience: Patience) -> Host:
+def host_at(access: Access, patience: Patience) -> Host:
     return (github.GitHub if access.kind == "github" else gitea.Gitea)(access, patience)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from crewhall.errors import Forbidden, InvalidInput
 
-SLUG = 50  # letters of a title in its branch
+SLUG = 50  # characters of a title in its branch
 PREFIX_BYTES = 150  # so that a whole branch stays below what hosts take
 TIER_2_FILES = 3
 NO_BRANCH = re.compile(
@@ -22,15 +22,15 @@ NO_BRANCH = re.compile(
 
 def slug(title: str) -> str:
     """A title in 1 to 50 of [a-z0-9] with single dashes between; the same title has the same slug."""
-    letters = unicodedata.normalize("NFKD", title).casefold()
-    words = re.findall(r"[a-z0-9]+", "".join(one for one in letters if not unicodedata.combining(one)))
+    characters = unicodedata.normalize("NFKD", title).casefold()
+    words = re.findall(r"[a-z0-9]+", "".join(one for one in characters if not unicodedata.combining(one)))
     if not words:
         return f"change-{hashlib.sha256(_bytes(title)).hexdigest()[:8]}"
     return _cut("-".join(words), SLUG)
 
 
 def _cut(text: str, most: int) -> str:
-    """At most so many letters, up to a dash where that keeps at least half of them."""
+    """At most so many characters, up to a dash where that keeps at least half of them."""
     end = text.rfind("-", most // 2, most + 1)
     return text if len(text) <= most else text[: most if end < 0 else end]
 
@@ -55,10 +55,10 @@ def branch_name(prefix: str, change_type: str, title: str, n: int = 1) -> str:
     name = slug(title)
     if n > 1:
         tail = f"-{n}"
-        kept = _cut(name, SLUG - len(tail))
-        if kept + tail == name:  # a long title that itself ends in this number
-            kept = kept[:-1].rstrip("-")
-        name = kept + tail
+        start = _cut(name, SLUG - len(tail))
+        if start + tail == name:  # a long title that itself ends in this number
+            start = start[:-1].rstrip("-")
+        name = start + tail
     return f"{prefix}/{change_type}/{name}"
 
 
@@ -67,42 +67,46 @@ def stem(prefix: str, change_type: str, title: str) -> str:
     return f"{prefix}/{change_type}/{slug(title)[: SLUG // 2 - 6]}"
 
 
-def numbered(prefix: str, change_type: str, title: str, names: Iterable[str]) -> dict[int, str]:
-    """Those of the names that are branches of this change, by their number.
+def branches_by_number(prefix: str, change_type: str, title: str, names: Iterable[str]) -> dict[int, str]:
+    """The names that are branches of this change, by number.
 
     A change titled "X 2" has the name of the second branch of "X": their titles tell them apart, not their names.
     """
-    found = {}
+    branches = {}
     for name in names:
         number = re.search(r"-([0-9]{1,9})\Z", name)
         for n in (1, int(number[1]) if number else 1):
             if name == branch_name(prefix, change_type, title, n):
-                found[n] = name
-    return found
+                branches[n] = name
+    return branches
 
 
-def refuse_tier(tier: int, files: int, told: str | None = None) -> None:
-    """Raise Forbidden when an agent of this tier may not make a pull with so many files; `told` is what set it."""
+def refuse_tier(tier: int, files: int, setting: str | None = None) -> None:
+    """Raise Forbidden when an agent of this tier may not open a pull with so many files; `setting` is what set it."""
     if tier < 2:
-        raise Forbidden(f"tier {tier} agents cannot create PRs; minimum tier is 2", hint=_who_sets(told))
+        raise Forbidden(f"tier {tier} agents cannot create PRs; minimum tier is 2", hint=_who_sets(setting))
     if tier == 2 and files > TIER_2_FILES:
         raise Forbidden(
             f"tier 2 agents may modify at most {TIER_2_FILES} files per PR (got {files}); "
             "consider escalating to tier 3",
-            hint=f"Split the change into pulls of {TIER_2_FILES} files. {_who_sets(told)}",
+            hint=f"Split the change into pulls of {TIER_2_FILES} files. {_who_sets(setting)}",
             recoverable=True,
         )
 
 
-def _who_sets(told: str | None) -> str:
-    odd = "" if told is None or told.strip() in ("1", "2", "3") else f"CLAUDEOPS_TIER is {told[:20]!a}: not 1, 2 or 3. "
+def _who_sets(setting: str | None) -> str:
+    odd = (
+        ""
+        if setting is None or setting.strip() in ("1", "2", "3")
+        else f"CLAUDEOPS_TIER is {setting[:20]!a}: not 1, 2 or 3. "
+    )
     return (
         f"{odd}Whoever starts the agent sets its tier: CLAUDEOPS_TIER in its bridge's environment, never an argument. "
         "By HTTP, the operator's token has one (operator.token in the hall's directory)."
     )
 
 
-def tier_told(text: str | None) -> int:
+def tier_from(text: str | None) -> int:
     """The tier that a variable's text sets; 1, the lowest, for all but exactly 1, 2 or 3."""
     return {"2": 2, "3": 3}.get((text or "").strip(), 1)
 
@@ -114,13 +118,13 @@ def is_same_title(one: str, other: str) -> bool:
 
 def digest(base: str | None, files: Iterable[tuple[str, str, bytes]]) -> str:
     """A hash of a base branch and of files (path, action, content): the same in any order, else different."""
-    summed = hashlib.sha256(b"-" if base is None else _framed(_bytes(base)))
+    summed = hashlib.sha256(b"-" if base is None else _frame(_bytes(base)))
     for path, action, content in sorted(files):
-        summed.update(_framed(_bytes(path)) + _framed(_bytes(action)) + _framed(content))
+        summed.update(_frame(_bytes(path)) + _frame(_bytes(action)) + _frame(content))
     return summed.hexdigest()
 
 
-def _framed(part: bytes) -> bytes:
+def _frame(part: bytes) -> bytes:
     return b"%d:" % len(part) + part
 
 

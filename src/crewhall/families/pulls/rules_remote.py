@@ -14,7 +14,7 @@ from typing import NamedTuple
 from crewhall.errors import InvalidInput
 from crewhall.families.pulls.rules_scope import printable
 
-LETTERS = 2000  # of a URL
+URL_CHARACTERS = 2000  # of a URL
 PORTS = {"https": 443, "http": 80}
 SAME_HOST = {"www.github.com": "github.com", "ssh.github.com": "github.com"}
 HOST = r"(?P<host>(?!-)[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])"
@@ -89,14 +89,14 @@ def refuse_names(owner: str, name: str) -> None:
 
 def _address(url: str) -> _Address:
     """The parts of a URL; its path without a slash at the ends."""
-    if len(url) > LETTERS:
-        raise _refusal(url, f"it has more than {LETTERS} letters")
+    if len(url) > URL_CHARACTERS:
+        raise _refusal(url, f"it has more than {URL_CHARACTERS} letters")
     if re.search(r"[^!-~]|\\", url):
         raise _refusal(url, "it has a space, a backslash, a control character or a letter that is not ASCII")
-    found = URL.fullmatch(url) or SCP.fullmatch(url)
-    if found is None:
+    match = URL.fullmatch(url) or SCP.fullmatch(url)
+    if match is None:
         raise _refusal(url, "it is not one of https, http, ssh and git")
-    parts = found.groupdict()
+    parts = match.groupdict()
     port = None if parts.get("port") is None else int(parts["port"])
     if port is not None and not 0 < port < 65536:
         raise _refusal(url, "its port is not from 1 to 65535")

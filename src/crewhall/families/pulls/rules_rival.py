@@ -21,8 +21,8 @@ class Rival:
 
 def rivals(title: str, digest: str, paths: Mapping[str, str], rows: Iterable[Row]) -> list[Rival]:
     """Those of the rows that meet a change, the ones in its way first."""
-    found = [rival for row in rows if (rival := _rival(title, digest, paths, row)) is not None]
-    return sorted(found, key=lambda rival: not rival.is_in_the_way)
+    rivals_met = [rival for row in rows if (rival := _rival(title, digest, paths, row)) is not None]
+    return sorted(rivals_met, key=lambda rival: not rival.is_in_the_way)
 
 
 def _rival(title: str, digest: str, paths: Mapping[str, str], row: Row) -> Rival | None:

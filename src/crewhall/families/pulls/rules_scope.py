@@ -6,8 +6,8 @@ Which files a pull may change: plain relative paths, outside the denied places, 
     notes/x.md   Checks/x.md   checks/a/b.md      in no allowed place: Forbidden
     checks/x.md                                   fine
 
-In a pattern `*` is any run of letters within a name and `?` is one letter; all else stands for itself. A denied
-pattern's wildcards take every letter, an allowed one's printable ASCII only, so that no look-alike passes by them.
+In a pattern `*` is any run of characters within a name and `?` is one; all else stands for itself. A denied
+pattern's wildcards take every character, an allowed one's printable ASCII only, so that no look-alike passes by them.
 """
 
 import re
@@ -18,10 +18,10 @@ from itertools import pairwise
 from crewhall.errors import Forbidden, InvalidInput
 
 PATH_BYTES, NAME_BYTES = 4096, 255
-EVERY_LETTER, PLAIN_LETTER = "[^/]", "[ -.0-~]"
+ANY_CHARACTER, PLAIN_CHARACTER = "[^/]", "[ -.0-~]"
 NOT_PLAIN = {
-    re.compile(pattern, re.IGNORECASE): told
-    for pattern, told in {
+    re.compile(pattern, re.IGNORECASE): reason
+    for pattern, reason in {
         r"\A(?:/|~|[a-z]:)": "it is absolute",
         r"\\": "it has a backslash",
         r"%(?:25)*(?:2e|2f|5c|00)": "it has a percent-encoded '.', '/', '\\' or NUL",
@@ -36,8 +36,8 @@ NOT_PLAIN = {
 
 def refuse_out_of_scope(paths: Iterable[str], deny: Sequence[str], allow: Sequence[str]) -> None:
     """Raise InvalidInput for the first path that is not plain, Forbidden for one that is denied or not allowed."""
-    denied = {pattern: _glob(_folded(pattern), EVERY_LETTER) for pattern in deny}
-    allowed = [_glob(unicodedata.normalize("NFC", pattern), PLAIN_LETTER) for pattern in allow]
+    denied = {pattern: _glob(_fold(pattern), ANY_CHARACTER) for pattern in deny}
+    allowed = [_glob(unicodedata.normalize("NFC", pattern), PLAIN_CHARACTER) for pattern in allow]
     for path in paths:
         _refuse_not_plain(path)
         _refuse_denied(path, denied)
@@ -53,29 +53,29 @@ def refuse_clashing(paths: Iterable[str]) -> None:
 
     Next to a path, when sorted name by name, stands first what is the same, then what lies below it.
     """
-    sorted_names = sorted((_folded(path).split("/"), path) for path in paths)
+    sorted_names = sorted((_fold(path).split("/"), path) for path in paths)
     for (names, ours), (others, theirs) in pairwise(sorted_names):
         if others[: len(names)] == names:
             one, other = printable(ours), printable(theirs)
             if ours == theirs:
-                told = f"path '{one}' is given twice"
+                reason = f"path '{one}' is given twice"
             elif len(names) == len(others):
-                told = f"paths '{one}' and '{other}' differ only in case or in the form of a letter"
+                reason = f"paths '{one}' and '{other}' differ only in case or in the form of a letter"
             else:
-                told = f"path '{one}' is a directory of path '{other}'"
-            raise InvalidInput(told, hint="Name each file once, and no file that is a directory too.")
+                reason = f"path '{one}' is a directory of path '{other}'"
+            raise InvalidInput(reason, hint="Name each file once, and no file that is a directory too.")
 
 
 def printable(text: str) -> str:
-    """A text as a message shows it: 200 letters at most, with those escaped that cannot be seen."""
+    """A text as a message shows it: 200 characters at most, with invisible ones escaped."""
     shown = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text[:201])
     return shown if len(shown) <= 200 else f"{shown[:199]}…"
 
 
 def _refuse_not_plain(path: str) -> None:
-    if told := _oddity(path):
+    if reason := _oddity(path):
         raise InvalidInput(
-            f"path '{printable(path)}' is not a plain relative path: {told}",
+            f"path '{printable(path)}' is not a plain relative path: {reason}",
             hint="Give it from the repository's root, as checks/disk.md is, with plain names and one '/' between them.",
         )
 
@@ -86,11 +86,11 @@ def _oddity(path: str) -> str | None:
         return "it is empty"
     if _bytes(path) > PATH_BYTES or max(map(_bytes, path.split("/"))) > NAME_BYTES:
         return f"it is too long: {PATH_BYTES} bytes are allowed, {NAME_BYTES} for a name"
-    if unseen := next((letter for letter in path if not letter.isprintable()), None):
+    if unseen := next((character for character in path if not character.isprintable()), None):
         return f"it has U+{ord(unseen):04X}, which cannot be seen"
     if not unicodedata.is_normalized("NFC", path):
         return "its letters and their accents are apart (it is not NFC)"
-    return next((told for pattern, told in NOT_PLAIN.items() if pattern.search(path)), None)
+    return next((reason for pattern, reason in NOT_PLAIN.items() if pattern.search(path)), None)
 
 
 def _bytes(text: str) -> int:
@@ -98,7 +98,7 @@ def _bytes(text: str) -> int:
 
 
 def _refuse_denied(path: str, denied: dict[str, re.Pattern[str]]) -> None:
-    whole = _folded(path)
+    whole = _fold(path)
     last = whole.rpartition("/")[2]
     for pattern, glob in denied.items():
         if glob.fullmatch(whole) or glob.fullmatch(last):
@@ -108,19 +108,19 @@ def _refuse_denied(path: str, denied: dict[str, re.Pattern[str]]) -> None:
             )
 
 
-def _folded(text: str) -> str:
-    """The text without regard to case and to the forms of letters."""
+def _fold(text: str) -> str:
+    """The text with its case and its Unicode forms normalised, for comparison."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
-def _glob(pattern: str, letter: str) -> re.Pattern[str]:
-    """What a pattern matches; its wildcards take this class of letters.
+def _glob(pattern: str, character: str) -> re.Pattern[str]:
+    """A pattern as a regular expression; its wildcards take this class of characters.
 
     Each part between two stars is taken where it first comes and never sought again, so that time grows with length
     alone. Nothing is missed by it: a star could take what lies between, or else the part had one place to be.
     """
-    parts = ["".join(letter if one == "?" else re.escape(one) for one in part) for part in pattern.split("*")]
+    parts = ["".join(character if one == "?" else re.escape(one) for one in part) for part in pattern.split("*")]
     if len(parts) == 1:
         return re.compile(parts[0])
-    middle = "".join(f"(?>{letter}*?{part})" for part in parts[1:-1])
-    return re.compile(f"{parts[0]}{middle}{letter}*{parts[-1]}")
+    middle = "".join(f"(?>{character}*?{part})" for part in parts[1:-1])
+    return re.compile(f"{parts[0]}{middle}{character}*{parts[-1]}")

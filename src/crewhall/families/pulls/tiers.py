@@ -10,23 +10,23 @@ What a request by HTTP says of itself (the command line passes its environment o
 
 from crewhall.app import Call
 from crewhall.config import careful, said
-from crewhall.families.pulls.rules_change import tier_told
+from crewhall.families.pulls.rules_change import tier_from
 
 TIER, DRY_RUN = "CLAUDEOPS_TIER", "CLAUDEOPS_DRY_RUN"
 
 
-def told_tier(call: Call) -> str | None:
-    """What the client's environment says of its tier."""
+def tier_setting(call: Call) -> str | None:
+    """CLAUDEOPS_TIER in the client's environment."""
     return said(call.origin.variables, TIER)
 
 
 def tier_of(call: Call) -> int:
-    told = told_tier(call)
-    if call.origin.bridge is not None and told is not None:
-        return tier_told(told)
+    setting = tier_setting(call)
+    if call.origin.bridge is not None and setting is not None:
+        return tier_from(setting)
     is_proven = call.actor.kind == "operator" and call.actor.proof in ("token", "cookie")
     own = int(call.settings["pulls.operator_tier"]) if is_proven else 1
-    return own if told is None else min(own, tier_told(told))
+    return own if setting is None else min(own, tier_from(setting))
 
 
 def is_dry_run(call: Call) -> bool:

@@ -18,6 +18,7 @@ from itertools import accumulate, islice
 from typing import TypeVar
 
 from crewhall.errors import InvalidInput, LimitExceeded
+from crewhall.paths import is_below
 
 PATH_BYTES, NAME_BYTES = 1000, 255  # of a path inside a repository, of one name in it
 MOST_RESERVED = 500  # paths, by one agent at a time
@@ -58,7 +59,7 @@ def reserved_path(path: str, tops: Iterable[str]) -> str:
 def _below(path: str, tops: Iterable[str]) -> str:
     known = [top.rstrip("/") for top in tops]
     for top in known:
-        if f"{path}/".startswith(f"{top}/"):
+        if is_below(path, top):
             return path[len(top) + 1 :]
     where = " and ".join(top or "/" for top in known) or "a repository that is known"
     raise InvalidInput(

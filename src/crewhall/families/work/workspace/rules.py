@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from crewhall.errors import Conflict, Forbidden, InvalidInput, InvalidTransition
 from crewhall.identity import Actor
+from crewhall.paths import is_below
 from crewhall.store.transaction import Row
 
 SLUG = 40  # letters of a task's name in its branch
@@ -29,9 +30,9 @@ def refuse_place(actor: Actor, path: str, home: str, git_dir: str, others: Itera
 
     `others` are the repository's linked worktrees. An agent's goes into `home`, where all of them are.
     """
-    if path == git_dir or path.startswith(git_dir + "/"):
+    if is_below(path, git_dir):
         raise InvalidInput(f"{path} is inside git's own directory", hint=f"Choose a path in {home}.")
-    around = next((other for other in others if path.startswith(other + "/")), None)
+    around = next((other for other in others if path != other and is_below(path, other)), None)
     if around is not None:
         raise Conflict(f"{path} is inside the worktree {around}", hint=f"Choose a path in {home}.")
     if actor.kind == "agent" and path.rpartition("/")[0] != home:

@@ -1,7 +1,7 @@
 """
-A stand-in for the Claude CLI: a program that does what its script says, and notes how it was run.
+A fake of the Claude CLI: a program that does what its script says, and notes how it was run.
 
-    python -S -E standin.py PLACE <the CLI's own words>
+    python -S -E fake_claude.py PLACE <the CLI's own words>
 
 `PLACE/<name of the directory it runs in, or of one above it>/script.json` has a list of acts. The first run plays the
 first one, the next run the next, and the last one is played again and again. An act is an object with some of:
@@ -32,7 +32,7 @@ def main(place: str, words: list[str]) -> int:
         print(VERSION)
         return 0
     here = _script_directory(place)
-    number = _noted(here, words, sys.stdin.read())
+    number = _note_run(here, words, sys.stdin.read())
     with open(os.path.join(here, "script.json")) as file:
         acts = json.load(file)
     return _play(acts[min(number, len(acts) - 1)], here, number)
@@ -40,17 +40,17 @@ def main(place: str, words: list[str]) -> int:
 
 def _script_directory(place: str) -> str:
     directory = os.getcwd()
-    while not os.path.exists(found := os.path.join(place, os.path.basename(directory), "script.json")):
+    while not os.path.exists(script := os.path.join(place, os.path.basename(directory), "script.json")):
         directory = os.path.dirname(directory)
-    return os.path.dirname(found)
+    return os.path.dirname(script)
 
 
-def _noted(here: str, words: list[str], text: str) -> int:
+def _note_run(here: str, words: list[str], text: str) -> int:
     """Note how this run was started, under the first number that is free; the number."""
-    told = {"words": words, "env": dict(os.environ), "directory": os.getcwd(), "input": text, "pid": os.getpid()}
+    run = {"words": words, "env": dict(os.environ), "directory": os.getcwd(), "input": text, "pid": os.getpid()}
     passing = os.path.join(here, f"passing-{os.getpid()}")
     with open(passing, "w") as file:
-        json.dump(told, file)
+        json.dump(run, file)
     number = 0
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What the tests of the judge stand on: a tree with a contract, a script for the stand-in, and what came of it."""
+"""What the tests of the judge stand on: a tree with a contract, a script for the fake Claude, and its results."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from crewhall.stop import Stop
 from tests.conftest import BOTH, eventually
 from tests.edges.stdio import is_alive
 
-STAND_IN = Path(__file__).with_name("standin.py")
+FAKE_CLAUDE = Path(__file__).with_name("fake_claude.py")
 CONTRACT = "_handoff/TASK_CONTRACT.json"
 FILES = ("JUDGE_REPORT.md", "JUDGE_REPORT.json")
 SECRET = "what-is-outside"  # in files beside the tree
@@ -30,8 +30,8 @@ on_both = pytest.mark.parametrize("database", BOTH, indirect=True)
 
 
 def command_for(place: Path) -> list[str]:
-    """The setting judge.command for a stand-in with its scripts there."""
-    return [sys.executable, "-S", "-E", str(STAND_IN), str(place)]
+    """The setting judge.command for a fake Claude with its scripts there."""
+    return [sys.executable, "-S", "-E", str(FAKE_CLAUDE), str(place)]
 
 
 def ruling(word: str = "PASS", task_id: str = "T-1", **more: Any) -> str:
@@ -42,8 +42,8 @@ def ruling(word: str = "PASS", task_id: str = "T-1", **more: Any) -> str:
 
 def result(text: Any, **more: Any) -> str:
     """What the CLI prints when its model has said this."""
-    told = {"type": "result", "subtype": "success", "is_error": False, "result": text}
-    return json.dumps({**told, "usage": USAGE, "total_cost_usd": 0.25, **more}) + "\n"
+    fields = {"type": "result", "subtype": "success", "is_error": False, "result": text}
+    return json.dumps({**fields, "usage": USAGE, "total_cost_usd": 0.25, **more}) + "\n"
 
 
 def says(text: Any, **act: Any) -> Act:
@@ -54,8 +54,8 @@ def rules(word: str = "PASS", task_id: str = "T-1", **act: Any) -> Act:
     return says(ruling(word, task_id), **act)
 
 
-class StandIn:
-    """The stand-in's script for one tree, and what it noted there."""
+class FakeClaude:
+    """The script of a fake Claude for one tree, and the notes it left there."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -76,14 +76,14 @@ class StandIn:
 
     def close(self) -> None:
         """End what a test that failed has left."""
-        for pid in self.left():
+        for pid in self.processes_left():
             os.kill(pid, signal.SIGKILL)
         os.close(self._go)
 
     def runs(self) -> list[dict[str, Any]]:
         """How it was run, each time."""
-        found = sorted(self.place.glob("run-*.json"), key=lambda path: int(path.stem[4:]))
-        return [json.loads(path.read_text()) for path in found]
+        files = sorted(self.place.glob("run-*.json"), key=lambda path: int(path.stem[4:]))
+        return [json.loads(path.read_text()) for path in files]
 
     def journal(self, *words: str) -> list[str]:
         """What happened, in order; of these kinds alone if any are named."""
@@ -95,42 +95,42 @@ class StandIn:
         eventually(lambda: len(self.journal(word)) >= count)
 
     def wait_until_gone(self, seconds: float) -> None:
-        eventually(lambda: not self.left(), seconds)
+        eventually(lambda: not self.processes_left(), seconds)
 
-    def left(self) -> list[int]:
+    def processes_left(self) -> list[int]:
         """The processes of all runs that are still there."""
         pids = [run["pid"] for run in self.runs()] + [int(line.split()[1]) for line in self.journal("stray")]
-        return [pid for pid in pids if is_alive(pid) and str(self.place.parent) in _words(pid)]
+        return [pid for pid in pids if is_alive(pid) and str(self.place.parent) in _command_line(pid)]
 
 
-def _words(pid: int) -> str:
+def _command_line(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
         return ""
 
 
-class Court:
+class JudgeSite:
     """A hall, and a working tree with a contract in it; calls come from a client that is there."""
 
-    def __init__(self, hub: Hub, root: Path, cli: StandIn) -> None:
+    def __init__(self, hub: Hub, root: Path, cli: FakeClaude) -> None:
         self.hub, self.root, self.cli = hub, root, cli
         self.origin = Origin(directory=str(root))
 
     @classmethod
-    def at(cls, hub: Hub, root: Path, stage: Path, model: Path) -> "Court":
+    def at(cls, hub: Hub, root: Path, stage: Path, model: Path) -> "JudgeSite":
         """A new one: its tree is a copy of the model, with a contract."""
         shutil.copytree(model, root, symlinks=True)
-        court = cls(hub, root, StandIn(stage))
-        court.contract()
-        return court
+        site = cls(hub, root, FakeClaude(stage))
+        site.contract()
+        return site
 
     def contract(self, path: str = CONTRACT, **fields: Any) -> None:
-        told = {"task_id": "T-1", "specification": {"requirements": [f"add in {self.root.name}"]}}
+        defaults = {"task_id": "T-1", "specification": {"requirements": [f"add in {self.root.name}"]}}
         more = {"acceptance_criteria": ["it adds"], "changed_files": ["src/a.py"]}
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps({**told, **more, **fields}))
+        file.write_text(json.dumps({**defaults, **more, **fields}))
 
     def ask(self, tool: str, /, *, stop: Any = None, progress: Any = None, **given: Any) -> dict[str, Any]:
         return self.hub.call(tool, given, OPERATOR, origin=self.origin, stop=stop, progress=progress)
@@ -143,7 +143,7 @@ class Court:
     def review(self, **given: Any) -> dict[str, Any]:
         return self.ask("claude_judge_review", **{"contract_path": CONTRACT, **given})
 
-    def refused(self, tool: str = "claude_judge_review", **given: Any) -> Failure:
+    def refusal(self, tool: str = "claude_judge_review", **given: Any) -> Failure:
         """The failure that a call meets; it must meet one that says what to do next."""
         with pytest.raises(Failure) as caught:
             self.review(**given) if tool == "claude_judge_review" else self.ask(tool, **given)
@@ -157,22 +157,22 @@ class Court:
     def reports(self, **given: Any) -> dict[str, Any]:
         return self.ask("judge_report_list", **given)
 
-    def handed(self, directory: str = "_handoff") -> list[str]:
+    def report_names(self, directory: str = "_handoff") -> list[str]:
         """The names in the directory for reports, without the contract's."""
         return sorted(path.name for path in (self.root / directory).iterdir() if path.name != "TASK_CONTRACT.json")
 
-    def leave(self, directory: str = "_handoff", word: str = "PASS") -> None:
+    def leave_reports(self, directory: str = "_handoff", word: str = "PASS") -> None:
         """Leave report files there that say this, as of a review before."""
         (self.root / directory).mkdir(exist_ok=True)
         for name in FILES:
             (self.root / directory / name).write_text(ruling(word))
 
 
-class Meanwhile:
-    """A call in a thread of its own: what came of it, and what it was told meanwhile."""
+class BackgroundCall:
+    """A call in a thread of its own: its result, and the progress it reported."""
 
     def __init__(self, call: Callable[..., dict[str, Any]], **given: Any) -> None:
-        self.stop, self.told = Stop(), list[tuple[float, str]]()
+        self.stop, self.progress = Stop(), list[tuple[float, str]]()
         self.answer: dict[str, Any] | None = None
         self.failure: Failure | None = None
         self._call, self._given = call, given
@@ -181,24 +181,24 @@ class Meanwhile:
 
     def _run(self) -> None:
         try:
-            self.answer = self._call(stop=self.stop, progress=self._hear, **self._given)
+            self.answer = self._call(stop=self.stop, progress=self._note, **self._given)
         except Failure as failure:
             self.failure = failure
 
-    def _hear(self, done: float, total: float | None, message: str | None) -> None:
-        self.told.append((done, message or ""))
+    def _note(self, done: float, total: float | None, message: str | None) -> None:
+        self.progress.append((done, message or ""))
 
     @property
     def is_over(self) -> bool:
         return not self._thread.is_alive()
 
-    def over(self, seconds: float = 20.0) -> dict[str, Any]:
+    def wait(self, seconds: float = 20.0) -> dict[str, Any]:
         """Its answer, once it is there."""
         self._thread.join(seconds)
         assert self.answer is not None, self.failure or "it goes on"
         return self.answer
 
-    def failed(self, seconds: float = 20.0) -> Failure:
+    def wait_for_failure(self, seconds: float = 20.0) -> Failure:
         self._thread.join(seconds)
         assert self.failure is not None, self.answer or "it goes on"
         return self.failure
