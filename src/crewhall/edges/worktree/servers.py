@@ -80,15 +80,20 @@ class WorktreeServers:
         """Serve what is open, as soon as no other hub of this node does."""
         await has_place.wait()
         self._loop = asyncio.get_running_loop()
-        self._hub.state(LISTENER).servers = self
         try:
+            self._tell_project(self)
             await self._settle()
         finally:
             self.has_begun.set()
 
+    def _tell_project(self, servers: "WorktreeServers | None") -> None:
+        """Let the tools of family project know these servers; a hub may be without that family."""
+        if LISTENER in self._hub.registry.states:
+            self._hub.state(LISTENER).servers = servers
+
     async def close(self, seconds: float) -> None:
         """End all servers; the worktrees stay open, for the next hub."""
-        self._hub.state(LISTENER).servers = None
+        self._tell_project(None)
         async with self._turn:
             self._has_closed = True
             self.listening.close()
