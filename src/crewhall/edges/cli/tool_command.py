@@ -1,6 +1,5 @@
 """`crewhall <noun> <verb>`: a tool as a command, with an exit code that tells a script how it went."""
 
-import difflib
 import json
 import sys
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from crewhall.edges.cli.hall_client import Hall
 from crewhall.edges.cli.output import say, tell
 from crewhall.edges.cli.progress_line import ProgressLine
 from crewhall.errors import Conflict, NotFound
+from crewhall.spelling import AT_THE_END, did_you_mean
 
 INTERRUPTED = 130
 RULED_NO = 9  # the judge was asked, and its answer is not PASS, valid or without findings
@@ -24,16 +24,14 @@ def tool_command(hall: Hall, flags: dict[str, str], rest: list[str], asks_help: 
     verbs = {tool["command"][1]: tool for tool in tools if tool["command"][0] == noun}
     if not verbs:
         commands = sorted({*BRIDGES, *OWN_COMMANDS, *(tool["command"][0] for tool in tools)})
-        near = difflib.get_close_matches(noun, commands, n=1)
         raise NotFound(
-            f"there is no command '{noun}'" + (f", did you mean '{near[0]}'?" if near else ""),
+            f"there is no command '{noun}'{did_you_mean(noun, commands, AT_THE_END)}",
             hint=f"There are {', '.join(commands)}; crewhall --help tells more.",
         )
     if verb not in verbs:
         if verb and not asks_help:
-            near = difflib.get_close_matches(verb, verbs, n=1)
             raise NotFound(
-                f"there is no command '{noun} {verb}'" + (f", did you mean '{near[0]}'?" if near else ""),
+                f"there is no command '{noun} {verb}'{did_you_mean(verb, verbs, AT_THE_END)}",
                 hint=f"Verbs are {', '.join(sorted(verbs))}.",
             )
         return say(render.verbs(noun, list(verbs.values())))

@@ -1,6 +1,5 @@
 """The words after `crewhall config`, and what they ask for."""
 
-import difflib
 import os
 import re
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from crewhall.errors import InvalidInput, NotFound
 from crewhall.options import read_words
 from crewhall.outside.clients.catalog import CLIENTS, KnownClient
 from crewhall.outside.repository_paths import working_tree
+from crewhall.spelling import did_you_mean
 
 USAGE = f"""\
 usage: crewhall config --client C [--write | --remove] [--url] [--agent NAME [--role R]] [--worktree PATH] …
@@ -88,9 +88,8 @@ def _split(rest: list[str]) -> tuple[dict[str, str], set[str]]:
         if word.text in SWITCHES:
             switches.add(word.text)
         elif word.name not in VALUES:
-            near = difflib.get_close_matches(word.name, (*SWITCHES, *VALUES), n=1)
-            did_you_mean = f", did you mean {near[0]}?" if near else ""
-            raise InvalidInput(f"'{word.text}' has no place here{did_you_mean}", hint=HINT)
+            meant = did_you_mean(word.name, (*SWITCHES, *VALUES), ", did you mean {}?")
+            raise InvalidInput(f"'{word.text}' has no place here{meant}", hint=HINT)
         elif word.value is None or word.text == f"{word.name}=":
             raise InvalidInput(f"{word.name} needs a value", hint=HINT)
         else:
@@ -106,8 +105,7 @@ def _client(name: str | None) -> KnownClient:
 
 def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
     if value not in known:
-        near = difflib.get_close_matches(value, known, n=1)
-        wrong = f"{option} is '{value}'" + (f", did you mean {near[0]}?" if near else "")
+        wrong = f"{option} is '{value}'{did_you_mean(value, known, ', did you mean {}?')}"
         raise InvalidInput(wrong, hint=f"Here it is one of {', '.join(known)}.")
     return value
 
