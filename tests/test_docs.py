@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crewhall.app import Hub
-from crewhall.edges.bridge.address_files import Notice
+from crewhall.edges.bridge.address_files import AddressFile
 from crewhall.edges.cli.arguments import arguments_of
 from crewhall.edges.cli.commands import BRIDGES, OWN_COMMANDS
 from crewhall.edges.cli.main import split_flags
@@ -143,12 +143,12 @@ def hub_at(home: Path, **settings: str) -> Iterator[None]:
     hub = Hub(settings_for(str(home / "hall.db"), home, **settings), registry())
     with closing(hub):
         live = Live(hub)
-        notice = Notice(hub.settings)
-        notice.put_up(live.url)
+        address_file = AddressFile(hub.settings)
+        address_file.write(live.url)
         try:
             yield
         finally:
-            notice.take_down()
+            address_file.remove()
             live.stop()
 
 

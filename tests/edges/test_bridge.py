@@ -18,7 +18,7 @@ from crewhall import config
 from crewhall.app import Origin
 from crewhall.edges.bridge.bridge import Bridge
 from crewhall.edges.bridge.hub_socket import HubSocket
-from crewhall.edges.bridge.launch import Broken, OwnHub
+from crewhall.edges.bridge.launch import EmbeddedHub, NoHub
 from crewhall.errors import InvalidInput
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Live, eventually
@@ -540,7 +540,7 @@ def test_a_hub_whose_queue_is_full_is_not_waited_for(home: Path) -> None:
 
 
 def test_standalone_serves_again_after_its_connection_was_lost(home: Path) -> None:
-    way = OwnHub(str(home))
+    way = EmbeddedHub(str(home))
     for _ in range(2):
         connection = way.connect()
         assert connection is not None
@@ -577,7 +577,7 @@ def test_a_slow_reader_gets_everything_after_it_has_ended_its_input(monkeypatch:
     """With no time at all for what the hub owes, what is there is still written to its end."""
     monkeypatch.setattr("crewhall.edges.bridge.bridge.LAST_SECONDS", 0.0)
     out, into = os.pipe()
-    bridge = Bridge(Broken(InvalidInput("no", hint="no")), {}, stdin=os.open(os.devnull, os.O_RDONLY), stdout=into)
+    bridge = Bridge(NoHub(InvalidInput("no", hint="no")), {}, stdin=os.open(os.devnull, os.O_RDONLY), stdout=into)
     for n in range(300):
         bridge._answer(n, result={"text": "x" * 1000})
     running = threading.Thread(target=bridge.run)

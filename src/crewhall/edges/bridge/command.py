@@ -7,7 +7,7 @@ import sys
 from crewhall import __version__
 from crewhall.edges.bridge.bridge import Bridge
 from crewhall.edges.bridge.hello import client_variables, working_directory
-from crewhall.edges.bridge.launch import Broken, NewHub, OwnHub, Way
+from crewhall.edges.bridge.launch import EmbeddedHub, HubSource, NoHub, SharedHub
 from crewhall.errors import InvalidInput
 from crewhall.options import read_words
 
@@ -79,11 +79,11 @@ def _serve(options: dict[str, str]) -> None:
         "variables": client_variables(os.environ),
     }
     try:
-        way: Way = (OwnHub if "--standalone" in options else NewHub)(options.get("--home"))
+        hub_source: HubSource = (EmbeddedHub if "--standalone" in options else SharedHub)(options.get("--home"))
     except InvalidInput as failure:
         sys.stderr.write(f"crewhall mcp: {failure.message}\n  {failure.hint}\n")
-        way = Broken(failure)
+        hub_source = NoHub(failure)
     try:
-        Bridge(way, hello).run()
+        Bridge(hub_source, hello).run()
     finally:
-        way.close()
+        hub_source.close()

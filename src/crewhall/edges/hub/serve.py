@@ -27,7 +27,7 @@ from starlette.routing import Route
 from crewhall import __version__
 from crewhall.app import Hub
 from crewhall.config import Settings
-from crewhall.edges.bridge.address_files import Notice, running_hubs
+from crewhall.edges.bridge.address_files import AddressFile, running_hubs
 from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.edges.http.errors import HANDLERS
 from crewhall.edges.http.guard import Connection, Guard, credentials
@@ -201,10 +201,10 @@ def up(settings: Settings, registry: Registry, say: Callable[[str], object], loc
         with hub.own_work() as tx:
             operator_token(tx, settings.home, hub.clock())
             link = make_link(tx, url, hub.clock()) if not by_bridge else ""
-        notice = Notice(settings)
+        address_file = AddressFile(settings)
 
         def ready() -> None:
-            notice.put_up(url)
+            address_file.write(url)
             if not by_bridge:
                 say(GREETING.format(url=url, link=link, hall=settings.home))
             log.info("hub is up", extra={"url": url, "hub": hub.id, "version": __version__})
@@ -215,7 +215,7 @@ def up(settings: Settings, registry: Registry, say: Callable[[str], object], loc
                 server.running.bridges.hold(lock, for_bridges=by_bridge)
             server.serve_forever()
         finally:
-            notice.take_down()
+            address_file.remove()
             log.info("hub is down", extra={"hub": hub.id})
     finally:
         if server is not None and server.running.is_stuck:
