@@ -17,7 +17,7 @@ import httpx2
 import pytest
 
 from crewhall.app import Call
-from crewhall.edges.hub.dispatch import Door, Told
+from crewhall.edges.hub.dispatch import Dispatcher, ProgressRelay
 from crewhall.edges.hub.threads import Threads
 from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR
@@ -101,7 +101,7 @@ def test_no_sign_of_life_comes_after_the_end(database: str) -> None:
             reports.append(message)
             await slow.wait()
 
-        told = Told(report, 0.01)
+        told = ProgressRelay(report, 0.01)
         while not reports:
             await asyncio.sleep(0.01)
         told.end()
@@ -121,9 +121,9 @@ def test_a_client_that_does_not_hear_progress_still_gets_its_answer(serve: Serve
         async def report(done: float, total: float | None, message: str | None) -> None:
             raise ConnectionError("the stream is gone")
 
-        door = Door(live.hub)
-        answer = await door.answer("lab_count", {}, OPERATOR, "test", report)
-        assert await door.close(1)
+        dispatcher = Dispatcher(live.hub)
+        answer = await dispatcher.answer("lab_count", {}, OPERATOR, "test", report)
+        assert await dispatcher.close(1)
         return answer.body
 
     assert asyncio.run(use()) == {"success": True}

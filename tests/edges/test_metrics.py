@@ -22,7 +22,7 @@ from crewhall import __version__
 from crewhall.app import Call, Hub
 from crewhall.edges.http import metrics
 from crewhall.edges.http.metrics import Metrics
-from crewhall.edges.hub.dispatch import Door
+from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.errors import Cancelled, Failure, Unavailable
 from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR, operator_token
@@ -302,10 +302,10 @@ def scrape_with(hub: Hub, connections: Mapping[str, Callable[[], int]], position
         token = operator_token(tx, hub.settings.home, hub.clock())
 
     async def use() -> str:
-        door = Door(hub)
-        async with client_of(Metrics(door, connections, lambda: position)) as client:
+        dispatcher = Dispatcher(hub)
+        async with client_of(Metrics(dispatcher, connections, lambda: position)) as client:
             answer = await client.get("/metrics", headers={"Authorization": f"Bearer {token}"})
-        assert await door.close(5)
+        assert await dispatcher.close(5)
         return answer.text
 
     return Scrape(asyncio.run(use()))
@@ -515,12 +515,12 @@ def test_a_hub_that_is_stopping_is_not_well(make_hub: MakeHub) -> None:
     hub = make_hub(lab.registry)
 
     async def use() -> httpx2.Response:
-        door = Door(hub)
-        running = asyncio.create_task(door.answer("lab_quiet", {}, OPERATOR, "test"))
+        dispatcher = Dispatcher(hub)
+        running = asyncio.create_task(dispatcher.answer("lab_quiet", {}, OPERATOR, "test"))
         assert await asyncio.to_thread(lab.started.wait, 10)
-        closing = asyncio.create_task(door.close(10))
+        closing = asyncio.create_task(dispatcher.close(10))
         await asyncio.sleep(0)
-        async with client_of(Metrics(door, {}, lambda: 0)) as client:
+        async with client_of(Metrics(dispatcher, {}, lambda: 0)) as client:
             answer = await client.get("/healthz")
         lab.proceed.set()
         await running

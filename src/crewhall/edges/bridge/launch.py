@@ -142,9 +142,9 @@ class EmbeddedHub:
         if self._hub is not None and self._hub.failure is not None:
             return None
         self.close()
-        from crewhall.edges.hub.embedded import Standalone
+        from crewhall.edges.hub.embedded import HubThread
 
-        self._hub = Standalone(self._settings)
+        self._hub = HubThread(self._settings)
         mine: socket.socket = self._hub.connection
         return mine
 

@@ -1,4 +1,4 @@
-"""How the command line reaches a hall's tools: through the hub that runs, or through the door in its own process."""
+"""The command line's access to a hall's tools: over HTTP if a hub runs, or else in this process."""
 
 import http.client
 import json
@@ -18,7 +18,7 @@ Told = Callable[[float, float | None, str | None], None]  # is told how far a ca
 
 
 class Hall:
-    """The way to a hall's tools: through its hub when one runs, through the door in this process when not."""
+    """A hall's tools, over HTTP if one of its hubs runs, or else in this process."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

@@ -59,12 +59,12 @@ def call_here(
     return answer.body, answer.failure is None
 
 
-def _unless_interrupted(stop: Stop, work: Callable[[], dispatch.Answer]) -> dispatch.Answer:
+def _unless_interrupted(stop: Stop, work: Callable[[], dispatch.CallResult]) -> dispatch.CallResult:
     """What the work gives. Ctrl-C tells it to stop and waits for its end; a second Ctrl-C does not wait.
 
     Raises KeyboardInterrupt, unless the work had succeeded by then.
     """
-    answers: list[dispatch.Answer] = []
+    answers: list[dispatch.CallResult] = []
     is_done = threading.Event()  # a join that is interrupted takes its thread for ended
 
     def do() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from crewhall.edges.hub.dispatch import Door
+from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.families.work.event.model import Event
 from crewhall.store.events import events_after, pruned_through, wait_for_event
 from crewhall.store.transaction import Row, Store, Tx
@@ -42,8 +42,8 @@ class Told(NamedTuple):
 class Feed:
     """The hub's reader of the event log. It begins with its first watcher."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
         self._kept: deque[Told] = deque()
         self._kept_after = 0  # every event after this one is in memory
         self._pages: dict[tuple[int, str | None], tuple[str, int]] = {}
@@ -61,7 +61,9 @@ class Feed:
         await asyncio.shield(self._begun)
 
     async def _begin(self) -> None:
-        self.position = self._kept_after = await self._door.thread(lambda: newest_event(self._door.hub.store))
+        self.position = self._kept_after = await self._dispatcher.thread(
+            lambda: newest_event(self._dispatcher.hub.store)
+        )
         loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._follow, args=(loop, self.position), name="crewhall-feed")
         self._thread.daemon = True
@@ -69,7 +71,7 @@ class Feed:
 
     def _follow(self, loop: asyncio.AbstractEventLoop, position: int) -> None:
         """In the feed's thread: read what is new, and hand it to the loop."""
-        store = self._door.hub.store
+        store = self._dispatcher.hub.store
         while not self._stop.is_set():
             try:
                 if not wait_for_event(store, position, WAIT_SECONDS, self._stop):
@@ -127,11 +129,11 @@ class Feed:
 
     async def _from_log(self, cursor: int, topic: str | None) -> tuple[str, int]:
         def read() -> tuple[list[Any], int]:
-            with self._door.hub.store.read() as tx:
+            with self._dispatcher.hub.store.read() as tx:
                 return events_after(tx, cursor, PAGE, topic=topic), newest_in(tx)
 
         position = self.position
-        rows, newest = await self._door.thread(read)
+        rows, newest = await self._dispatcher.thread(read)
         # At least the feed's position: a watcher behind it that finds nothing would come again at once, for ever.
         after = rows[-1]["seq"] if len(rows) == PAGE else max(cursor, newest, position)
         return _page([told(row) for row in rows], after, newest)
@@ -147,7 +149,7 @@ class Feed:
 
     def close(self) -> None:
         self._stop.set()
-        self._door.hub.store.announce()
+        self._dispatcher.hub.store.announce()
         if self._thread is not None:
             self._thread.join(WAIT_SECONDS * 2)
 

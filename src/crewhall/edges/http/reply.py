@@ -16,11 +16,11 @@ import anyio
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from crewhall.edges.hub.dispatch import Answer
+from crewhall.edges.hub.dispatch import CallResult
 
 BEHIND = 256  # events that wait for a slow client
 EVENTS = "text/event-stream"
-Coming = Callable[..., Coroutine[Any, Any, Answer]]  # may be given a `report`
+Coming = Callable[..., Coroutine[Any, Any, CallResult]]  # may be given a `report`
 
 
 async def reply(request: Request, coming: Coming) -> Response:
@@ -36,7 +36,7 @@ def _accepts_events(request: Request) -> bool:
     return EVENTS in (kind.partition(";")[0].strip().lower() for kind in kinds)
 
 
-def _status(answer: Answer) -> int:
+def _status(answer: CallResult) -> int:
     return answer.failure.status if answer.failure else 200
 
 
@@ -71,7 +71,7 @@ async def _events(coming: Coming) -> AsyncIterator[str]:
             await asyncio.wait([answering])
 
 
-async def _while_listening(request: Request, coming: Coroutine[Any, Any, Answer]) -> Answer:
+async def _while_listening(request: Request, coming: Coroutine[Any, Any, CallResult]) -> CallResult:
     """The answer, if the client stays to hear it; a client that leaves cancels its call."""
     answering = asyncio.ensure_future(coming)
     leaving = asyncio.ensure_future(_gone(request))

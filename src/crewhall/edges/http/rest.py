@@ -20,7 +20,7 @@ from crewhall.edges.bridge.hello import client_directory, client_variables
 from crewhall.edges.cli.arguments import typed
 from crewhall.edges.http.guard import credentials, refusal
 from crewhall.edges.http.reply import EVENTS, reply
-from crewhall.edges.hub.dispatch import Door
+from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.errors import Failure, InvalidInput, NotFound, every_failure
 from crewhall.identity import Actor
 from crewhall.tool import Registry, Tool
@@ -29,9 +29,9 @@ PREFIX = "/api/v1"
 
 
 class RestEdge:
-    def __init__(self, door: Door) -> None:
-        self.door = door
-        self.registry = door.hub.registry
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self.dispatcher = dispatcher
+        self.registry = dispatcher.hub.registry
         self._commands = {tool.command: tool for tool in self.registry.tools}
         self._routes = {tool.route: tool for tool in self.registry.tools if tool.route is not None}
 
@@ -64,7 +64,7 @@ class RestEdge:
         return await self._call(request, await self._actor(request), tool)
 
     async def _actor(self, request: Request) -> Actor:
-        return await self.door.actor(credentials(request.scope, self.door.hub.settings))
+        return await self.dispatcher.actor(credentials(request.scope, self.dispatcher.hub.settings))
 
     async def _tool(self, request: Request) -> Response:
         actor = await self._actor(request)
@@ -81,7 +81,7 @@ class RestEdge:
             arguments = await _arguments(tool, request)
         except Failure as failure:
             return refusal(failure, tool.name)
-        coming = partial(self.door.answer, tool.name, arguments, actor, "rest", origin=_origin(request, actor))
+        coming = partial(self.dispatcher.answer, tool.name, arguments, actor, "rest", origin=_origin(request, actor))
         return await reply(request, coming)
 
 

@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from crewhall.edges.http.feed import Feed, page_text
 from crewhall.edges.http.guard import credentials
-from crewhall.edges.hub.dispatch import Door
+from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.errors import Failure, InvalidInput
 
 log = logging.getLogger(__name__)
@@ -25,8 +25,8 @@ BUG = 1011
 class LiveEdge:
     """`/api/v1/events?after=N&topic=…` as a WebSocket: messages as event_list answers, from any cursor on."""
 
-    def __init__(self, door: Door, feed: Feed) -> None:
-        self._door = door
+    def __init__(self, dispatcher: Dispatcher, feed: Feed) -> None:
+        self._dispatcher = dispatcher
         self._feed = feed
         self.watchers = 0
 
@@ -34,7 +34,7 @@ class LiveEdge:
         return [WebSocketRoute("/api/v1/events", self._watch), Route("/api/v1/events", _plainly)]
 
     async def _watch(self, websocket: WebSocket) -> None:
-        await self._door.actor(credentials(websocket.scope, self._door.hub.settings))
+        await self._dispatcher.actor(credentials(websocket.scope, self._dispatcher.hub.settings))
         after, topic = _asked(websocket)
         await self._feed.begin()
         await websocket.accept()
@@ -51,7 +51,7 @@ class LiveEdge:
 
     async def _send(self, websocket: WebSocket, after: int | None, topic: str | None) -> None:
         cursor = self._feed.position if after is None else after
-        settings = self._door.hub.settings
+        settings = self._dispatcher.hub.settings
         who, seen_at = credentials(websocket.scope, settings), time.monotonic()
         try:
             # The first message comes at once, though it may have no events: it tells the cursor to come back with.
@@ -63,7 +63,7 @@ class LiveEdge:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._feed.beyond(cursor), CHECK_SECONDS)
                 if time.monotonic() - seen_at >= CHECK_SECONDS:
-                    await self._door.actor(who)
+                    await self._dispatcher.actor(who)
                     seen_at = time.monotonic()
         except Failure as failure:
             await websocket.send_text(json.dumps(failure.body()))

@@ -1,5 +1,5 @@
 """
-The hub's side of its bridges: a Unix socket that only the hub's own user may open, and a conversation with each.
+The hub's end of its bridges: a Unix socket that only the hub's own user may open, and a conversation with each.
 
     lock ─▶ listen ─▶ hello ─▶ talk … ─▶ "!leaving", answer what was sent, close        one hub of the hall at a time
 """
@@ -32,8 +32,8 @@ SPARE_BYTES = 64 * 1024
 BRIDGE_NAME = re.compile(r"br_[0-9a-z]{1,40}")  # one that any database can hold
 
 
-class Bridgehead:
-    """The place where bridges come in. `leave` is called when one that is newer wants this hub's place."""
+class BridgeServer:
+    """Serves the hall's bridges. It calls `leave` if a newer hub is to take this one's place."""
 
     def __init__(self, edge: McpEdge, worktree_edge: McpEdge, hub_socket: HubSocket, leave: Callable[[], None]) -> None:
         self.edge, self._worktree_edge = edge, worktree_edge
@@ -44,7 +44,7 @@ class Bridgehead:
         self._lock: int | None = None
         self.has_place = asyncio.Event()  # no other hub of this hall has it on this node
         self._server: asyncio.Server | None = None
-        self._bridges: dict[asyncio.Task[None], Carrier] = {}
+        self._bridges: dict[asyncio.Task[None], BridgeConnection] = {}
         self._is_leaving = False
 
     @property
@@ -54,7 +54,7 @@ class Bridgehead:
     @property
     def line_bytes(self) -> int:
         """The longest line of a bridge; it refuses a longer message itself, and knows whose it is."""
-        return int(self.edge.door.hub.settings["server.max_body_bytes"]) + SPARE_BYTES
+        return int(self.edge.dispatcher.hub.settings["server.max_body_bytes"]) + SPARE_BYTES
 
     def hold(self, lock: int, *, for_bridges: bool) -> None:
         """Take the lock that was got before: by the bridge that started this hub, or from a hub that made way."""
@@ -87,33 +87,33 @@ class Bridgehead:
         """One bridge, from its hello to its end."""
         task = asyncio.current_task()
         assert task is not None
-        carrier = Carrier(self.edge, self._worktree_edge, reader, writer)
+        connection = BridgeConnection(self.edge, self._worktree_edge, reader, writer)
         try:
-            if await self._greet(carrier):
-                self._bridges[task] = carrier
+            if await self._greet(connection):
+                self._bridges[task] = connection
                 if self._is_leaving:
-                    carrier.leave()
-                with self.edge.door.hub.presence.of(carrier.bridge):
-                    await carrier.run()
+                    connection.leave()
+                with self.edge.dispatcher.hub.presence.of(connection.bridge):
+                    await connection.run()
         except (OSError, EOFError, asyncio.CancelledError):
             log.debug("a bridge went away")
         finally:
             self._bridges.pop(task, None)
             writer.close()
 
-    async def _greet(self, carrier: "Carrier") -> bool:
+    async def _greet(self, connection: "BridgeConnection") -> bool:
         """Whether the bridge may stay."""
         try:
-            hello = await asyncio.wait_for(carrier.read_hello(), HELLO_SECONDS)
+            hello = await asyncio.wait_for(connection.read_hello(), HELLO_SECONDS)
         except (TimeoutError, asyncio.LimitOverrunError):
             return False
         except Failure as failure:
-            await carrier.say(json.dumps({"error": failure.body()}))
+            await connection.say(json.dumps({"error": failure.body()}))
             return False
         is_newer = version_of(str(hello["crewhall"])) > version_of(__version__)
         leaves = is_newer or self._makes_way(hello)
-        most = self.edge.door.hub.settings["server.max_body_bytes"]
-        await carrier.say(json.dumps({"version": __version__, "max_bytes": most, "leaving": leaves}))
+        most = self.edge.dispatcher.hub.settings["server.max_body_bytes"]
+        await connection.say(json.dumps({"version": __version__, "max_bytes": most, "leaving": leaves}))
         if leaves:
             log.info("another hub takes over", extra={"version": hello["crewhall"]})
             self._leave()
@@ -130,8 +130,8 @@ class Bridgehead:
             self._server.close()
             with suppress(OSError):
                 self.hub_socket.socket.unlink()
-        for carrier in self._bridges.values():
-            carrier.leave()
+        for connection in self._bridges.values():
+            connection.leave()
         end = time.monotonic() + seconds
         while self._bridges and (left := end - time.monotonic()) > 0:  # one that was being greeted comes in meanwhile
             await asyncio.wait(self._bridges, timeout=left)
@@ -147,8 +147,8 @@ class Bridgehead:
             self._lock = None
 
 
-class Carrier:
-    """The lines of one bridge's connection."""
+class BridgeConnection:
+    """The connection to one bridge: its hello, then its lines."""
 
     def __init__(
         self, edge: McpEdge, worktree_edge: McpEdge, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -208,18 +208,20 @@ class Carrier:
 
     async def _caller(self) -> Caller:
         """Who speaks through this bridge: the agent whose token it has, or the operator. Raises Failure."""
-        told, hub = self._hello, self._edge.door.hub
-        token = told.get("token")
+        hello, hub = self._hello, self._edge.dispatcher.hub
+        token = hello.get("token")
         is_local = token is None and hub.settings["auth.local_without_token"]
-        actor = await self._edge.door.actor(Credentials(token=None if token is None else str(token), is_local=is_local))
-        variables = told.get("variables") or {}
+        actor = await self._edge.dispatcher.actor(
+            Credentials(token=None if token is None else str(token), is_local=is_local)
+        )
+        variables = hello.get("variables") or {}
         given = {name: str(variables[name]) for name in CLIENT_VARIABLES if name in variables}
-        origin = Origin(client_directory(told.get("directory")), self.bridge, given)
+        origin = Origin(client_directory(hello.get("directory")), self.bridge, given)
         return caller(
             self._edge.registry,
             actor,
-            told.get("families") or "",
-            told.get("profile"),
+            hello.get("families") or "",
+            hello.get("profile"),
             edge="bridge",
             origin=origin,
         )

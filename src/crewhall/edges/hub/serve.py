@@ -34,7 +34,7 @@ from crewhall.edges.http.guard import Connection, Guard, credentials
 from crewhall.edges.http.metrics import Metrics
 from crewhall.edges.http.rest import PREFIX, RestEdge
 from crewhall.edges.http.websocket import LiveEdge
-from crewhall.edges.hub.services import Running
+from crewhall.edges.hub.services import HubServices
 from crewhall.edges.web.pages import Pages, make_link, url_of
 from crewhall.errors import Unavailable
 from crewhall.identity import operator_token
@@ -45,29 +45,29 @@ TAKE_OVER_SECONDS = 15.0
 CUT_SECONDS = 3  # in which a call that was told to stop has answered
 
 
-def web_app(running: Running) -> Starlette:
+def web_app(services: HubServices) -> Starlette:
     """The hub's HTTP application."""
-    hub, door = running.hub, running.door
+    hub, dispatcher = services.hub, services.dispatcher
 
     async def about(request: Request) -> JSONResponse:
-        await door.actor(credentials(request.scope, hub.settings))
-        return JSONResponse(await door.thread(lambda: hub_facts(hub)))
+        await dispatcher.actor(credentials(request.scope, hub.settings))
+        return JSONResponse(await dispatcher.thread(lambda: hub_facts(hub)))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with running.begun():
+        async with services.serve():
             yield
 
-    live = LiveEdge(door, running.feed)
+    live = LiveEdge(dispatcher, services.feed)
     routes = [
-        Route("/mcp", running.mcp),
-        Route("/mcp/{families}", running.mcp),
-        *running.sse.routes(),
+        Route("/mcp", services.mcp),
+        Route("/mcp/{families}", services.mcp),
+        *services.sse.routes(),
         Route(f"{PREFIX}/hub", about),
         *live.routes(),
-        *Metrics(door, running.connections | {"websocket": lambda: live.watchers}, running.feed.seen).routes(),
-        *RestEdge(door).routes(),
-        *Pages(door).routes(),
+        *Metrics(dispatcher, services.connections | {"websocket": lambda: live.watchers}, services.feed.seen).routes(),
+        *RestEdge(dispatcher).routes(),
+        *Pages(dispatcher).routes(),
     ]
     return Starlette(
         routes=routes,
@@ -116,15 +116,15 @@ def _listener(host: str, port: int) -> socket.socket:
     return listener
 
 
-class Server(uvicorn.Server):
-    """uvicorn, which tells when it is ready."""
+class HubServer(uvicorn.Server):
+    """uvicorn with a hub's services. It calls `ready` once it listens."""
 
     def __init__(self, hub: Hub, listener: socket.socket, ready: Callable[[], None] = lambda: None) -> None:
-        self.running = Running(hub, self.stop)
-        self.running.bridges.port = listener.getsockname()[1]
-        self.running.connections["http"] = lambda: len(self.server_state.connections)
+        self.services = HubServices(hub, self.stop)
+        self.services.bridges.port = listener.getsockname()[1]
+        self.services.connections["http"] = lambda: len(self.server_state.connections)
         config = uvicorn.Config(
-            web_app(self.running),
+            web_app(self.services),
             http=Connection,
             ws="websockets-sansio",
             ws_per_message_deflate=False,
@@ -161,21 +161,21 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: whether to stop. A hub that a bridge started stops when nobody has used it for long."""
-        bridges, worktrees = self.running.bridges, self.running.worktrees
+        bridges, worktrees = self.services.bridges, self.services.worktrees
         is_used = bridges.connections or self.server_state.connections or worktrees.connections or worktrees.is_wanted
         if not bridges.is_for_bridges or is_used:
             self._used_at = time.monotonic()
-        elif time.monotonic() - self._used_at > self.running.hub.settings["server.idle"]:
+        elif time.monotonic() - self._used_at > self.services.hub.settings["server.idle"]:
             log.info("nobody uses this hub; a bridge will start another")
             return True
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let running calls finish; those that go on are told to stop, and answer so before uvicorn cuts them off."""
-        seconds = self.running.hub.settings["server.shutdown_seconds"]
-        enough = asyncio.get_running_loop().call_later(seconds, self.running.door.cancel)
+        seconds = self.services.hub.settings["server.shutdown_seconds"]
+        enough = asyncio.get_running_loop().call_later(seconds, self.services.dispatcher.cancel)
         try:
-            await self.running.leave()  # uvicorn would wait for streams that do not end by themselves
+            await self.services.leave()  # uvicorn would wait for streams that do not end by themselves
             await super().shutdown(sockets)
         finally:
             enough.cancel()
@@ -195,7 +195,7 @@ def up(settings: Settings, registry: Registry, say: Callable[[str], object], loc
     else:
         listener = bind(settings, or_any=True)
     hub = Hub(settings, registry)
-    server: Server | None = None
+    server: HubServer | None = None
     try:
         url = url_of(settings, listener.getsockname()[1])
         with hub.own_work() as tx:
@@ -210,15 +210,15 @@ def up(settings: Settings, registry: Registry, say: Callable[[str], object], loc
             log.info("hub is up", extra={"url": url, "hub": hub.id, "version": __version__})
 
         try:
-            server = Server(hub, listener, ready)
+            server = HubServer(hub, listener, ready)
             if lock is not None:
-                server.running.bridges.hold(lock, for_bridges=by_bridge)
+                server.services.bridges.hold(lock, for_bridges=by_bridge)
             server.serve_forever()
         finally:
             address_file.remove()
             log.info("hub is down", extra={"hub": hub.id})
     finally:
-        if server is not None and server.running.is_stuck:
+        if server is not None and server.services.is_stuck:
             log.error("calls that wait for the database could not be ended; leaving without them")
         else:
             hub.close()

@@ -45,7 +45,7 @@ from pydantic import BaseModel
 from crewhall.app import refuse_unstorable
 from crewhall.declaration import WORD, Declared
 from crewhall.edges.cli.arguments import typed
-from crewhall.edges.hub.dispatch import Door
+from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.edges.mcp.caller import Caller, caller_of
 from crewhall.errors import Failure, InvalidInput, NotFound
 from crewhall.tool import SCHEME, Prompt, Registry, Tool, variables
@@ -60,8 +60,8 @@ Ctx = ServerRequestContext[Any]
 class Offers:
     """The lowlevel server's handlers for resources, prompts and completion."""
 
-    def __init__(self, door: Door, registry: Registry) -> None:
-        self.door = door
+    def __init__(self, dispatcher: Dispatcher, registry: Registry) -> None:
+        self.dispatcher = dispatcher
         self.registry = registry
 
     async def list_resources(self, ctx: Ctx, _: PaginatedRequestParams | None) -> ListResourcesResult:
@@ -82,7 +82,7 @@ class Offers:
         who, report = caller_of(ctx), ctx.session.report_progress
         with refusals(params):
             tool, given = self._at(params.uri)
-        answer = await self.door.answer(tool.name, given, who.actor, who.edge, report, origin=who.origin)
+        answer = await self.dispatcher.answer(tool.name, given, who.actor, who.edge, report, origin=who.origin)
         if answer.failure is not None:
             raise refused(answer.failure, answer.body | {"uri": params.uri[:ADDRESS]})
         text = json.dumps(answer.body, ensure_ascii=False)
@@ -118,7 +118,7 @@ class Offers:
                 raise InvalidInput(f"unknown argument '{name[:WORD]}'", hint=known)
             words, query = declared.suggestions(name)
             if query is not None:
-                return await self.door.thread(lambda: self._held(query, prefix))
+                return await self.dispatcher.thread(lambda: self._held(query, prefix))
         fitting = [word for word in words if word.startswith(prefix)]
         return _completed(fitting, len(fitting))
 
@@ -134,7 +134,7 @@ class Offers:
 
     def _held(self, query: str, prefix: str) -> CompleteResult:
         """In a thread: what the hall holds that begins so."""
-        with self.door.hub.store.read() as tx:
+        with self.dispatcher.hub.store.read() as tx:
             rows = tx.all(query, prefix=prefix, limit=SUGGESTED)
         return _completed([row["value"] for row in rows], rows[0]["total"] if rows else 0)
 

@@ -68,7 +68,7 @@ class WorktreeServer:
                 Route("/mcp", self._get, methods=["GET"]),
                 Route("/mcp/{stream}", self._streams.post, methods=["POST"]),
             ],
-            middleware=[Middleware(Guard, settings=self._edge.door.hub.settings)],
+            middleware=[Middleware(Guard, settings=self._edge.dispatcher.hub.settings)],
             exception_handlers=HANDLERS | {HTTPException: _elsewhere},
         )
 
@@ -129,7 +129,7 @@ class WorktreeServer:
         for connection in list(self._state.connections):
             connection.shutdown()  # one with nothing to do ends now
         await self._gone(seconds)
-        self._edge.door.cancel(self.root)
+        self._edge.dispatcher.cancel(self.root)
         await self._gone(GRACE)
         for task in list(self._state.tasks):
             task.cancel()
