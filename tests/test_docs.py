@@ -12,7 +12,7 @@ from crewhall.edges.bridge.address_files import AddressFile
 from crewhall.edges.cli.arguments import arguments_of
 from crewhall.edges.cli.commands import BRIDGES, OWN_COMMANDS
 from crewhall.edges.cli.main import split_flags
-from crewhall.edges.http.rest import described
+from crewhall.edges.http.rest import describe
 from crewhall.fakehosts.github import FakeGitHub
 from crewhall.families.all import registry
 from tests.blocks import Block, blocks_of, commands_of, run, shows
@@ -25,7 +25,7 @@ NOUNS = ROOT / "docs" / "nouns"
 INDEX = NOUNS / "README.md"
 NOUN_PAGES = sorted(path for path in NOUNS.glob("*.md") if path != INDEX)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), INDEX, *NOUN_PAGES]
-COMMANDS = {" ".join(tool.command): described(tool) for tool in registry().tools}
+COMMANDS = {" ".join(tool.command): describe(tool) for tool in registry().tools}
 # Tools whose name begins with another noun than the one whose page they are on.
 ELSEWHERE = {
     "task_load_context": "context",

@@ -14,7 +14,7 @@ import pytest
 from crewhall.app import Call, Hub
 from crewhall.declaration import KEY
 from crewhall.edges.cli.arguments import arguments_of
-from crewhall.edges.http.rest import described
+from crewhall.edges.http.rest import describe
 from crewhall.errors import Cancelled, Conflict, Forbidden, InvalidInput, TimedOut, Unavailable
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR, Actor, new_id
@@ -344,7 +344,7 @@ def test_one_key_through_every_way_is_one_agent(live: Live) -> None:
 
 def test_the_command_line_has_a_flag_for_the_key() -> None:
     words = ["ada", "codex", "--idempotency-key", "k"]
-    assert arguments_of(described(registry().find("agent_register")), words) == ADA | {KEY: "k"}
+    assert arguments_of(describe(registry().find("agent_register")), words) == ADA | {KEY: "k"}
 
 
 @sqlite

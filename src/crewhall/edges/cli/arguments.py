@@ -11,7 +11,7 @@ from crewhall.errors import InvalidInput
 from crewhall.options import read_words
 
 
-def typed(schema: dict[str, Any], texts: Iterable[str]) -> Any:
+def typed_value(schema: dict[str, Any], texts: Iterable[str]) -> Any:
     """The texts given for one argument as a value; what does not fit is left as text, for the door to refuse."""
     texts = list(texts)
     kinds = _kinds(schema)
@@ -32,7 +32,7 @@ def _items(schema: dict[str, Any], texts: list[str]) -> Any:
         return _json(texts[0])
     pieces = [piece for text in texts for piece in text.split(",")]
     item = _option(schema, "array").get("items", {})
-    return [typed(item, [piece]) for piece in pieces]
+    return [typed_value(item, [piece]) for piece in pieces]
 
 
 def _json(text: str) -> Any:
@@ -83,15 +83,17 @@ def arguments_of(tool: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
             texts.setdefault(name, []).append(value)
             free = [other for other in free if other != name]
     properties = schema["properties"]
-    return given | {name: _typed(properties.get(name, {"type": "string"}), values) for name, values in texts.items()}
+    return given | {
+        name: _argument_value(properties.get(name, {"type": "string"}), values) for name, values in texts.items()
+    }
 
 
-def _typed(schema: dict[str, Any], texts: list[str]) -> Any:
-    """As `typed`, with objects as JSON or from files. Raises InvalidInput for what is neither."""
+def _argument_value(schema: dict[str, Any], texts: list[str]) -> Any:
+    """As `typed_value`, with objects as JSON or from files. Raises InvalidInput for what is neither."""
     kinds = _kinds(schema)
     items = _option(schema, "array").get("items", {}) if "array" in kinds else {}
     if len(texts) > 1 or not ("object" in kinds or items.get("type") == "object"):
-        return typed(schema, texts)
+        return typed_value(schema, texts)
     if "string" in kinds:
         value = _json(texts[0])
         return value if isinstance(value, dict) else texts[0]

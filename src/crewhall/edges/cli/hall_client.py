@@ -37,9 +37,9 @@ class Hall:
                 tools: list[dict[str, Any]] = body["tools"]
                 return tools
             raise Unauthorized(body["message"], hint=body["hint"])
-        from crewhall.edges.cli.in_process import described_tools
+        from crewhall.edges.cli.in_process import tool_descriptions
 
-        return described_tools()
+        return tool_descriptions()
 
     def call(
         self, tool: Mapping[str, Any], arguments: Mapping[str, Any], told: Told = lambda *progress: None

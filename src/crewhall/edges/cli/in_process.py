@@ -12,7 +12,7 @@ from crewhall.app import Hub, Origin, Progress
 from crewhall.config import Settings
 from crewhall.edges.bridge.hello import client_directory, client_variables
 from crewhall.edges.http.feed import PAGE, WAIT_SECONDS, newest_event
-from crewhall.edges.http.rest import described
+from crewhall.edges.http.rest import describe
 from crewhall.edges.hub import dispatch, logs
 from crewhall.edges.web.pages import make_link
 from crewhall.errors import Forbidden
@@ -26,8 +26,8 @@ from crewhall.store.open import open_store
 from crewhall.store.sql import Queries
 
 
-def described_tools() -> list[dict[str, Any]]:
-    return [described(tool) for tool in registry().tools]
+def tool_descriptions() -> list[dict[str, Any]]:
+    return [describe(tool) for tool in registry().tools]
 
 
 def serve_here(settings: Settings, say: Callable[[str], object], lock: int | None) -> int:
@@ -110,12 +110,12 @@ def watch_here(
                 rows = events_after(tx, cursor, PAGE, topic=topic)
                 newest = tx.value("event_newest")
             for row in rows:
-                tell(_named(hub, Event.from_row(row).model_dump(mode="json")))
+                tell(_with_names(hub, Event.from_row(row).model_dump(mode="json")))
             cursor = rows[-1]["seq"] if len(rows) == PAGE else max(cursor, newest)
             wait_for_event(hub.store, cursor, WAIT_SECONDS)
 
 
-def _named(hub: Hub, event: dict[str, Any]) -> dict[str, Any]:
+def _with_names(hub: Hub, event: dict[str, Any]) -> dict[str, Any]:
     """The event, with the names of the agents in it."""
     for part in ("subject", "actor"):
         agent = hub.store.one("agent_get", id=event[part]) if event[part].startswith("ag_") else None

@@ -2,7 +2,7 @@
 Events as they happen: one reader of the log for the whole hub, and watchers that each keep a cursor.
 
     log ──▶ feed's thread ──▶ the latest, kept in memory ──▶ each watcher takes what is after its cursor
-     └──────────── who is further behind than that reads the log itself ──────────▶ WebSocket, subscriptions/listen
+     └──────── a watcher that is further behind reads the log itself ────────────────▶ WebSocket, subscriptions/listen
 
 A watcher asks for what follows its cursor, so it loses nothing and sees nothing twice, whatever its pace; and since
 the feed holds nothing for it, one that stops reading costs the hub no memory and is dropped after a while.
@@ -30,8 +30,8 @@ WAIT_SECONDS = 1.0
 MESSAGE_BYTES = 256 * 1024  # WebSocket clients refuse a message of 1 MiB, unless told otherwise
 
 
-class Told(NamedTuple):
-    """One event, with the text that every watcher gets of it."""
+class FeedEvent(NamedTuple):
+    """An event, with the JSON that every watcher gets."""
 
     seq: int
     what: str
@@ -40,14 +40,14 @@ class Told(NamedTuple):
 
 
 class Feed:
-    """The hub's reader of the event log. It begins with its first watcher."""
+    """The hub's one reader of the event log. It starts with the first watcher."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
-        self._kept: deque[Told] = deque()
+        self._kept: deque[FeedEvent] = deque()
         self._kept_after = 0  # every event after this one is in memory
         self._pages: dict[tuple[int, str | None], tuple[str, int]] = {}
-        self._listeners: dict[object, Callable[[list[Told]], None]] = {}
+        self._listeners: dict[object, Callable[[list[FeedEvent]], None]] = {}
         self._changed = asyncio.Event()
         self._begun: asyncio.Task[None] | None = None
         self._stop = threading.Event()
@@ -85,10 +85,10 @@ class Feed:
             if rows:
                 position = rows[-1]["seq"]
                 with suppress(RuntimeError):  # the loop has closed
-                    loop.call_soon_threadsafe(self._put, [told(row) for row in rows])
+                    loop.call_soon_threadsafe(self._put, [feed_event(row) for row in rows])
             self._stop.wait(GATHER_SECONDS)
 
-    def _put(self, events: list[Told]) -> None:
+    def _put(self, events: list[FeedEvent]) -> None:
         self._kept.extend(events)
         while len(self._kept) > KEPT:
             self._kept_after = self._kept.popleft().seq
@@ -99,8 +99,8 @@ class Feed:
         for listener in list(self._listeners.values()):
             listener(events)
 
-    def listen(self, listener: Callable[[list[Told]], None]) -> Callable[[], None]:
-        """Have every batch told to a listener; what comes back ends it."""
+    def listen(self, listener: Callable[[list[FeedEvent]], None]) -> Callable[[], None]:
+        """Give every batch to a listener; the function that comes back ends that."""
         token = object()
         self._listeners[token] = listener
 
@@ -136,9 +136,9 @@ class Feed:
         rows, newest = await self._dispatcher.thread(read)
         # At least the feed's position: a watcher behind it that finds nothing would come again at once, for ever.
         after = rows[-1]["seq"] if len(rows) == PAGE else max(cursor, newest, position)
-        return _page([told(row) for row in rows], after, newest)
+        return _page([feed_event(row) for row in rows], after, newest)
 
-    def seen(self) -> int:
+    def newest_sent(self) -> int:
         """The newest event that watchers can see; all of them, as long as nobody watches."""
         return self.position if self._thread is not None else 2**63
 
@@ -164,17 +164,17 @@ def newest_in(tx: Tx) -> int:
     return max(int(tx.value("event_newest")), pruned_through(tx))
 
 
-def told(row: Row) -> Told:
-    """A row of the log as every edge tells it."""
+def feed_event(row: Row) -> FeedEvent:
+    """A row of the log as every edge sends it."""
     event = Event.from_row(row)
-    return Told(event.seq, event.what, event.subject, event.model_dump_json())
+    return FeedEvent(event.seq, event.what, event.subject, event.model_dump_json())
 
 
-def _fits(event: Told, topic: str | None) -> bool:
+def _fits(event: FeedEvent, topic: str | None) -> bool:
     return topic is None or event.what == topic or event.what.startswith(f"{topic}.")
 
 
-def _page(events: list[Told], cursor: int, newest: int) -> tuple[str, int]:
+def _page(events: list[FeedEvent], cursor: int, newest: int) -> tuple[str, int]:
     """As many of the events as a message takes, and the cursor after them: the one given if all are in it."""
     if not events:
         return "", cursor

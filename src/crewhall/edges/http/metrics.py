@@ -48,8 +48,8 @@ class Metrics:
         self.dispatcher = dispatcher
         self._connections = connections
         self._position = position
-        self._newest = Question(dispatcher, lambda: newest_number(dispatcher.hub))
-        self._change = Question(dispatcher, lambda: gets_through(dispatcher.hub))
+        self._newest = SharedQuery(dispatcher, lambda: newest_number(dispatcher.hub))
+        self._change = SharedQuery(dispatcher, lambda: gets_through(dispatcher.hub))
 
     def routes(self) -> list[Route]:
         return [Route("/metrics", self._metrics), Route("/healthz", self._health)]
@@ -84,8 +84,8 @@ class Metrics:
         return None if answer else "the database does not answer"
 
 
-class Question(Generic[AnswerT]):
-    """Something asked in a worker thread, once at a time: a crowd that asks shares one answer and takes one thread."""
+class SharedQuery(Generic[AnswerT]):
+    """A query in a worker thread, once at a time: all that wait for it share one result and one thread."""
 
     def __init__(self, dispatcher: Dispatcher, ask: Callable[[], AnswerT]) -> None:
         self._dispatcher = dispatcher
@@ -93,7 +93,7 @@ class Question(Generic[AnswerT]):
         self._asking: asyncio.Future[AnswerT] | None = None
 
     async def answer(self) -> AnswerT | None:
-        """The answer, or None when it does not come in time; the thread goes on waiting for it."""
+        """The result, or None if it does not come in time; the thread goes on waiting for it."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.ensure_future(self._dispatcher.thread(self._ask))
         asking = self._asking

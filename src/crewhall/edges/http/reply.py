@@ -61,8 +61,8 @@ async def _events(coming: Coming) -> AsyncIterator[str]:
     answering = asyncio.create_task(coming(report=report))
     answering.add_done_callback(lambda _: out.put_nowait(None))
     try:
-        while (told := await out.get()) is not None:
-            yield told
+        while (text := await out.get()) is not None:
+            yield text
         answer = answering.result()
         yield event("answer", json.dumps({"status": _status(answer), "body": answer.body}))
     finally:
@@ -74,7 +74,7 @@ async def _events(coming: Coming) -> AsyncIterator[str]:
 async def _while_listening(request: Request, coming: Coroutine[Any, Any, CallResult]) -> CallResult:
     """The answer, if the client stays to hear it; a client that leaves cancels its call."""
     answering = asyncio.ensure_future(coming)
-    leaving = asyncio.ensure_future(_gone(request))
+    leaving = asyncio.ensure_future(_wait_for_leave(request))
     try:
         await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -89,6 +89,6 @@ async def _while_listening(request: Request, coming: Coroutine[Any, Any, CallRes
         raise ClientDisconnect from None
 
 
-async def _gone(request: Request) -> None:
+async def _wait_for_leave(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass

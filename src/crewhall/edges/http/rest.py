@@ -17,7 +17,7 @@ from starlette.routing import Route
 from crewhall import __version__
 from crewhall.app import Origin
 from crewhall.edges.bridge.hello import client_directory, client_variables
-from crewhall.edges.cli.arguments import typed
+from crewhall.edges.cli.arguments import typed_value
 from crewhall.edges.http.guard import credentials, refusal
 from crewhall.edges.http.reply import EVENTS, reply
 from crewhall.edges.hub.dispatch import Dispatcher
@@ -40,7 +40,7 @@ class RestEdge:
             Route("/api/openapi.json", self._openapi),
             Route(f"{PREFIX}/tools", self._tools),
             Route(f"{PREFIX}/{{noun}}/{{verb}}", self._tool, methods=["GET", "POST"]),
-            *(Route(f"{PREFIX}/{path}", self._routed, methods=methods) for path, methods in self._further().items()),
+            *(Route(f"{PREFIX}/{path}", self._route, methods=methods) for path, methods in self._further().items()),
         ]
 
     def _further(self) -> dict[str, list[str]]:
@@ -54,11 +54,11 @@ class RestEdge:
         return JSONResponse(openapi(self.registry))
 
     async def _tools(self, request: Request) -> JSONResponse:
-        """Every tool, as the command line needs them: whether the caller may use one is for the door to say."""
+        """Every tool, as the command line needs them: `Hub.call` decides whether the caller may use one."""
         await self._actor(request)
-        return JSONResponse({"tools": [described(tool) for tool in self.registry.tools]})
+        return JSONResponse({"tools": [describe(tool) for tool in self.registry.tools]})
 
-    async def _routed(self, request: Request) -> Response:
+    async def _route(self, request: Request) -> Response:
         method = "GET" if request.method == "HEAD" else request.method
         tool = self._routes[method, request.url.path.removeprefix(f"{PREFIX}/")]
         return await self._call(request, await self._actor(request), tool)
@@ -112,7 +112,7 @@ async def _arguments(tool: Tool, request: Request) -> dict[str, Any]:
             raise InvalidInput(f"{tool.name} changes the hall, and GET never does", hint="Send it by POST.")
         properties = tool.input_schema["properties"]
         query = request.query_params
-        return {name: typed(properties.get(name, {"type": "string"}), query.getlist(name)) for name in query}
+        return {name: typed_value(properties.get(name, {"type": "string"}), query.getlist(name)) for name in query}
     if request.url.query:
         raise InvalidInput("a POST with a query string", hint="Its arguments go into the body, as a JSON object.")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -128,8 +128,8 @@ async def _arguments(tool: Tool, request: Request) -> dict[str, Any]:
     return arguments
 
 
-def described(tool: Tool) -> dict[str, Any]:
-    """A tool as plain data: what the command line, the docs and the snapshots are made from."""
+def describe(tool: Tool) -> dict[str, Any]:
+    """A tool as plain data, from which the command line, the docs and the snapshots are made."""
     return {
         "name": tool.name,
         "family": tool.family,

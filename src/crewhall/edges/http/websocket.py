@@ -31,16 +31,16 @@ class LiveEdge:
         self.watchers = 0
 
     def routes(self) -> list[BaseRoute]:
-        return [WebSocketRoute("/api/v1/events", self._watch), Route("/api/v1/events", _plainly)]
+        return [WebSocketRoute("/api/v1/events", self._watch), Route("/api/v1/events", _refuse_plain_get)]
 
     async def _watch(self, websocket: WebSocket) -> None:
         await self._dispatcher.actor(credentials(websocket.scope, self._dispatcher.hub.settings))
-        after, topic = _asked(websocket)
+        after, topic = _query(websocket)
         await self._feed.begin()
         await websocket.accept()
         self.watchers += 1
         sending = asyncio.create_task(self._send(websocket, after, topic))
-        leaving = asyncio.create_task(_gone(websocket))
+        leaving = asyncio.create_task(_wait_for_leave(websocket))
         try:
             await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -81,17 +81,18 @@ class UpgradeNeeded(InvalidInput):
     status = 426
 
 
-async def _plainly(_: Request) -> Response:
+async def _refuse_plain_get(_: Request) -> Response:
     raise UpgradeNeeded("this path is a WebSocket's", hint="A plain GET has /api/v1/event/list.")
 
 
-async def _gone(websocket: WebSocket) -> None:
-    """Wait for the watcher's end; what it says is of no interest."""
+async def _wait_for_leave(websocket: WebSocket) -> None:
+    """Wait until the watcher disconnects; its messages are ignored."""
     while (await websocket.receive())["type"] != "websocket.disconnect":
         pass
 
 
-def _asked(websocket: WebSocket) -> tuple[int | None, str | None]:
+def _query(websocket: WebSocket) -> tuple[int | None, str | None]:
+    """The cursor and the topic that the watcher asks for. Raises InvalidInput."""
     query = websocket.query_params
     unknown = sorted(set(query) - {"after", "topic"})
     if unknown:

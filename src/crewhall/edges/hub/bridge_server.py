@@ -184,7 +184,7 @@ class BridgeConnection:
             while (line := await self._read_line()) is not None and line != BYE:
                 await self._talk.receive(line)
             if line == BYE:
-                await self._talk.settled()
+                await self._talk.wait_until_settled()
         finally:
             self._talk.end()
             talking.cancel()

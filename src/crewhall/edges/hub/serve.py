@@ -59,13 +59,14 @@ def web_app(services: HubServices) -> Starlette:
             yield
 
     live = LiveEdge(dispatcher, services.feed)
+    connections = services.connections | {"websocket": lambda: live.watchers}
     routes = [
         Route("/mcp", services.mcp),
         Route("/mcp/{families}", services.mcp),
         *services.sse.routes(),
         Route(f"{PREFIX}/hub", about),
         *live.routes(),
-        *Metrics(dispatcher, services.connections | {"websocket": lambda: live.watchers}, services.feed.seen).routes(),
+        *Metrics(dispatcher, connections, services.feed.newest_sent).routes(),
         *RestEdge(dispatcher).routes(),
         *Pages(dispatcher).routes(),
     ]
