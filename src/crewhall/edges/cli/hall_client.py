@@ -14,7 +14,7 @@ from crewhall.errors import Unauthorized, Unavailable, every_failure
 from crewhall.token_file import read_operator_token
 
 EVENTS = "text/event-stream"
-Told = Callable[[float, float | None, str | None], None]  # is told how far a call is
+Progress = Callable[[float, float | None, str | None], None]  # is called as a call goes on
 
 
 class Hall:
@@ -42,18 +42,18 @@ class Hall:
         return tool_descriptions()
 
     def call(
-        self, tool: Mapping[str, Any], arguments: Mapping[str, Any], told: Told = lambda *progress: None
+        self, tool: Mapping[str, Any], arguments: Mapping[str, Any], progress: Progress = lambda *_: None
     ) -> tuple[dict[str, Any], bool]:
-        """The tool's body, and whether it succeeded; the progress of a long one goes to `told`."""
+        """The tool's body, and whether it succeeded; the `progress` is called for a long one."""
         if self.url is not None:
             variables = client_variables(os.environ) if tool.get("family") == "pulls" else {}
-            path, heard = f"/api/v1/{'/'.join(tool['command'])}", told if tool.get("long") else None
+            path, heard = f"/api/v1/{'/'.join(tool['command'])}", progress if tool.get("long") else None
             status, body = self.ask("POST", path, arguments, variables, heard)
             return body, status == 200
         from crewhall.edges.cli.in_process import call_here
 
         token = os.environ.get("CREWHALL_TOKEN")
-        return call_here(self.settings, tool["name"], arguments, token, self._directory, told)
+        return call_here(self.settings, tool["name"], arguments, token, self._directory, progress)
 
     def ask(
         self,
@@ -61,25 +61,25 @@ class Hall:
         path: str,
         arguments: Mapping[str, Any] | None = None,
         variables: Mapping[str, str] | None = None,
-        told: Told | None = None,
+        progress: Progress | None = None,
     ) -> tuple[int, dict[str, Any]]:
         """The hub's HTTP status and body. Raises Unavailable when it breaks off.
 
-        `variables` are what the client's environment says about this call. With `told` it may take as long as it likes,
-        if it tells of its progress.
+        `variables` are those of the client's environment that count for this call. With `progress` the call may take
+        as long as it likes, if it reports some.
         """
         assert self.url is not None
         place = urllib.parse.urlsplit(self.url)
         connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=CONNECT_SECONDS)
-        headers = self._headers(variables) | ({"Accept": EVENTS} if told else {})
+        headers = self._headers(variables) | ({"Accept": EVENTS} if progress else {})
         try:
             connection.connect()
             assert connection.sock is not None
-            connection.sock.settimeout(self.silence_seconds if told else self.settings["tool.timeout"] + 30)
+            connection.sock.settimeout(self.silence_seconds if progress else self.settings["tool.timeout"] + 30)
             connection.request(method, path, json.dumps(arguments) if arguments is not None else None, headers)
             answer = connection.getresponse()
-            if told and answer.headers.get_content_type() == EVENTS:
-                return _answer(answer, told)
+            if progress and answer.headers.get_content_type() == EVENTS:
+                return _answer(answer, progress)
             return answer.status, json.loads(answer.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise Unavailable(
@@ -100,7 +100,7 @@ class Hall:
         return headers
 
 
-def _answer(lines: Iterable[bytes], told: Told) -> tuple[int, dict[str, Any]]:
+def _answer(lines: Iterable[bytes], progress: Progress) -> tuple[int, dict[str, Any]]:
     """The status and body at the end of a stream of events (reply.py). Raises ValueError when there is no such end."""
     name = ""
     for line in lines:
@@ -111,7 +111,7 @@ def _answer(lines: Iterable[bytes], told: Told) -> tuple[int, dict[str, Any]]:
             data = json.loads(value)
             if name == "answer":
                 return data["status"], data["body"]
-            told(data["progress"], data["total"], data["message"])
+            progress(data["progress"], data["total"], data["message"])
     raise ValueError("it ended without an answer")
 
 

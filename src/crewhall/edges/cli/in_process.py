@@ -44,9 +44,9 @@ def call_here(
     arguments: Mapping[str, Any],
     token: str | None,
     directory: str | None = None,
-    told: Progress | None = None,
+    progress: Progress | None = None,
 ) -> tuple[dict[str, Any], bool]:
-    """The tool's body, and whether it succeeded; progress goes to `told`. Raises KeyboardInterrupt."""
+    """The tool's body, and whether it succeeded; progress goes to `progress`. Raises KeyboardInterrupt."""
     origin = Origin(client_directory(directory), variables=client_variables(os.environ))
     with closing(Hub(settings, registry())) as hub:
         # Who may read the hall's own files has the operator's token, which a command shows to a hub.
@@ -54,7 +54,7 @@ def call_here(
         stop = Stop(hub.seconds_for(hub.registry.find(name)))
         answer = _unless_interrupted(
             stop,
-            lambda: dispatch.call(hub, name, arguments, actor, edge="cli", stop=stop, progress=told, origin=origin),
+            lambda: dispatch.call(hub, name, arguments, actor, edge="cli", stop=stop, progress=progress, origin=origin),
         )
     return answer.body, answer.failure is None
 

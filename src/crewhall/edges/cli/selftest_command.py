@@ -14,10 +14,10 @@ def run(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) 
     options = read_options(rest, {"--writers": "writers", "--each": "each"})
     settings = from_environment(settings_flags)
     from crewhall.edges.cli.in_process import refuse_agents
-    from crewhall.edges.cli.selftest import measure, numbers, shown
+    from crewhall.edges.cli.selftest import figures_text, measure, numbers
 
     chosen = numbers(options)
     refuse_agents(settings, "selftest", os.environ.get("CREWHALL_TOKEN"))
-    found = measure(settings, *chosen, lambda line: sys.stderr.write(f"{line}\n"))
-    say(json.dumps(found) if "--json" in flags else shown(found))
-    return 0 if found["passed"] else 1
+    figures = measure(settings, *chosen, lambda line: sys.stderr.write(f"{line}\n"))
+    say(json.dumps(figures) if "--json" in flags else figures_text(figures))
+    return 0 if figures["passed"] else 1

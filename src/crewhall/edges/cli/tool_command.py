@@ -40,8 +40,8 @@ def tool_command(hall: Hall, flags: dict[str, str], rest: list[str], asks_help: 
         return say(render.usage(tool))
     arguments = arguments_of(tool, rest[2:])
     try:
-        with ProgressLine(sys.stderr) as told:
-            body, succeeded = hall.call(tool, arguments, told)
+        with ProgressLine(sys.stderr) as progress:
+            body, succeeded = hall.call(tool, arguments, progress)
     except KeyboardInterrupt:
         sys.stderr.write(f"crewhall: interrupted; {noun} {verb} was told to stop, so look before you repeat it\n")
         return INTERRUPTED

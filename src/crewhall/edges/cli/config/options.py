@@ -1,4 +1,4 @@
-"""The words after `crewhall config`, and what they ask for."""
+"""The words after `crewhall config`, and the request that they make."""
 
 import os
 import re
@@ -39,8 +39,8 @@ HINT = "`crewhall config --help` tells what there is."
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the words ask for."""
+class ConfigRequest:
+    """What `crewhall config` is asked to do."""
 
     client: KnownClient
     name: str
@@ -60,8 +60,8 @@ class Wanted:
         return str(self.directory) if "--worktree" in self.options else None
 
 
-def understood(rest: list[str]) -> Wanted:
-    """The words as what they ask for. Raises InvalidInput, NotFound."""
+def parse_request(rest: list[str]) -> ConfigRequest:
+    """The words as a request. Raises InvalidInput, NotFound."""
     options, switches = _split(rest)
     for one, other in APART:
         if {one, other} <= options.keys() | switches:
@@ -78,7 +78,7 @@ def understood(rest: list[str]) -> Wanted:
     name = options.get("--name") or _name(directory if "--worktree" in options else None)
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise InvalidInput(f"'{name}' is no name for a server", hint="Use letters, digits, - and _, at most 64.")
-    return Wanted(client, name, scope, directory, options, frozenset(switches))
+    return ConfigRequest(client, name, scope, directory, options, frozenset(switches))
 
 
 def _split(rest: list[str]) -> tuple[dict[str, str], set[str]]:
