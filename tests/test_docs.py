@@ -17,7 +17,7 @@ from crewhall.fakehosts.github import FakeGitHub
 from crewhall.families.all import registry
 from tests.blocks import Block, blocks_of, commands_of, run, shows
 from tests.conftest import Live, settings_for
-from tests.edges.judge import stand_in
+from tests.edges.fake_judge import stand_in
 from tests.outside.repos import commit, git
 
 ROOT = Path(__file__).parent.parent

@@ -15,7 +15,7 @@ from crewhall.stop import Stop
 from crewhall.store import calls
 from crewhall.tool import Family, Registry
 from tests.conftest import Agent, Clock, eventually
-from tests.edges.lab import Lab
+from tests.edges.sample_family import Lab
 from tests.sizes import size
 
 sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)

@@ -26,7 +26,7 @@ from tests.conftest import Agent, Clock, Live, eventually
 from tests.contract.test_kill import HubProcess
 from tests.contract.test_races import someone_waits
 from tests.contract.writer import PATIENCE
-from tests.edges.ways import WAYS
+from tests.edges.interfaces import WAYS
 
 sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 ADA = {"name": "ada", "runtime": "codex"}

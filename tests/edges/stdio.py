@@ -18,10 +18,10 @@ from crewhall import config
 from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.edges.bridge.launch import hub_environment
 from tests.conftest import Live, eventually
+from tests.edges.interfaces import CREWHALL, META, MODERN
 from tests.edges.prefork import environment as prefork_environment
 from tests.edges.prefork import prefork
 from tests.edges.program import PASSED_ON
-from tests.edges.ways import CREWHALL, META, MODERN
 
 LEGACY = "2025-11-25"
 

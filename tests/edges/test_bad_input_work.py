@@ -13,11 +13,11 @@ from crewhall.edges.hub import dispatch
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from tests.conftest import Live
-from tests.edges.forked import Bridge
-from tests.edges.samples import Case, bad_calls, furnish, needed, sample
+from tests.edges.forked_bridge import Bridge
+from tests.edges.interfaces import MODERN, Way, by_input, by_mcp, by_rest, mcp
+from tests.edges.raw_http import assert_alive
+from tests.edges.sample_arguments import Case, bad_calls, furnish, needed, sample
 from tests.edges.stdio import hall_of
-from tests.edges.ways import MODERN, Way, by_input, by_mcp, by_rest, mcp
-from tests.edges.wire import assert_alive
 from tests.sizes import size
 
 TOOLS = registry().tools

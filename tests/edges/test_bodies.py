@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import Live, standing
-from tests.edges.wire import ERAS, JSON, assert_alive, http, mcp_headers, mcp_params, raw, refused
+from tests.edges.raw_http import ERAS, JSON, assert_alive, http, mcp_headers, mcp_params, raw, refused
 from tests.sizes import size
 
 LIST = "/api/v1/agent/list"

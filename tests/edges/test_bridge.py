@@ -22,12 +22,12 @@ from crewhall.edges.bridge.launch import EmbeddedHub, NoHub
 from crewhall.errors import InvalidInput
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Live, eventually
-from tests.edges.lab import Lab
+from tests.edges.interfaces import CREWHALL, MODERN
 from tests.edges.prefork import REAL
 from tests.edges.prefork import environment as prefork_environment
 from tests.edges.program import PASSED_ON, Program
+from tests.edges.sample_family import Lab
 from tests.edges.stdio import LEGACY, Stdio, bridges, end, hall_of, hubs, is_alive, the_hub, thread_states, warm_bridges
-from tests.edges.ways import CREWHALL, MODERN
 
 
 @pytest.fixture

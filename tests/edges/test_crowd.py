@@ -16,8 +16,8 @@ from websockets.asyncio.client import connect
 
 from tests.conftest import eventually
 from tests.edges.program import Program
+from tests.edges.raw_http import http
 from tests.edges.stdio import Stdio, end, hubs, the_hub, warm_bridges
-from tests.edges.wire import http
 from tests.sizes import size
 
 WATCHERS = size(50, full=200)

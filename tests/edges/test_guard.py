@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from tests.conftest import Agent, Live, standing
-from tests.edges.ways import MODERN
-from tests.edges.wire import ERAS, JSON, ask_as, assert_alive, http, mcp_headers, mcp_params, raw_get, refused
+from tests.edges.interfaces import MODERN
+from tests.edges.raw_http import ERAS, JSON, ask_as, assert_alive, http, mcp_headers, mcp_params, raw_get, refused
 
 on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 

@@ -13,11 +13,23 @@ from crewhall.errors import NotFound
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Live
-from tests.edges.forked import Bridge
-from tests.edges.judge import make_tree, stand_in
+from tests.edges.fake_judge import make_tree, stand_in
+from tests.edges.forked_bridge import Bridge
+from tests.edges.interfaces import (
+    MODERN,
+    Way,
+    announce,
+    by_get,
+    by_input,
+    by_mcp,
+    by_rest,
+    by_words,
+    http,
+    mcp,
+    run_here,
+)
 from tests.edges.sse import Sse
 from tests.edges.stdio import hall_of
-from tests.edges.ways import MODERN, Way, announce, by_get, by_input, by_mcp, by_rest, by_words, http, mcp, run_here
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 FAMILY = [tool for tool in registry().tools if tool.family == "judge"]

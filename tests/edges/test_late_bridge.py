@@ -12,8 +12,8 @@ from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.families.work.model import Done
 from crewhall.tool import Family, Registry
 from tests.conftest import Live, eventually
+from tests.edges.interfaces import META
 from tests.edges.stdio import Stdio, hall_of
-from tests.edges.ways import META
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)

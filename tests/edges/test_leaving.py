@@ -23,9 +23,9 @@ from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR
 from crewhall.tool import Family, Registry
 from tests.conftest import Live, eventually
-from tests.edges.lab import Lab
+from tests.edges.interfaces import ACCEPT
 from tests.edges.program import Program
-from tests.edges.ways import ACCEPT
+from tests.edges.sample_family import Lab
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 Serve = Callable[..., Live]

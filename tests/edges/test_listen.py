@@ -7,10 +7,10 @@ import httpx2
 
 from crewhall.identity import OPERATOR
 from tests.conftest import Live, eventually
-from tests.edges.forked import Bridge
+from tests.edges.forked_bridge import Bridge
+from tests.edges.interfaces import META, MODERN
+from tests.edges.raw_http import mcp_headers
 from tests.edges.stdio import hall_of
-from tests.edges.ways import META, MODERN
-from tests.edges.wire import mcp_headers
 
 Serve = Callable[..., Live]
 WANTED = {"resourceSubscriptions": ["crewhall://agents", "crewhall://events"]}

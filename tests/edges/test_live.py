@@ -17,8 +17,8 @@ from crewhall.identity import OPERATOR
 from crewhall.store.events import DAY_MS, prune
 from tests.conftest import BOTH, Clock, Live, eventually
 from tests.edges.conftest import SharedHubs, newcomer
+from tests.edges.raw_http import http
 from tests.edges.test_leaving import busy_share
-from tests.edges.wire import http
 
 
 @pytest.fixture(params=BOTH)

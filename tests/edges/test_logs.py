@@ -12,7 +12,7 @@ import pytest
 
 from crewhall.edges.hub.logs import LogLine
 from tests.edges.program import Program, ask
-from tests.edges.wire import ERAS, http, mcp_headers, mcp_params
+from tests.edges.raw_http import ERAS, http, mcp_headers, mcp_params
 
 TOKEN = "ch_agent_" + "aB3-_" * 8 + "xyz"
 

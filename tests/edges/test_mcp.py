@@ -19,8 +19,8 @@ from crewhall.identity import OPERATOR
 from crewhall.store import calls
 from tests.conftest import BOTH, Live, eventually
 from tests.edges.conftest import SharedHubs, newcomer
-from tests.edges.lab import Lab
-from tests.edges.ways import ACCEPT, META, MODERN, mcp
+from tests.edges.interfaces import ACCEPT, META, MODERN, mcp
+from tests.edges.sample_family import Lab
 from tests.outside.repos import make_repository
 
 ERAS = (MODERN, "2025-11-25", "2025-06-18")

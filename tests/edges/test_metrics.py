@@ -32,10 +32,10 @@ from crewhall.store import calls
 from crewhall.tool import Family, Registry
 from tests.conftest import BOTH, Clock, Live, eventually
 from tests.edges.conftest import SharedHubs, newcomer
-from tests.edges.lab import Lab
+from tests.edges.interfaces import MODERN, mcp
+from tests.edges.raw_http import http, refused
+from tests.edges.sample_family import Lab
 from tests.edges.test_leaving import Deaf
-from tests.edges.ways import MODERN, mcp
-from tests.edges.wire import http, refused
 
 sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 on_sqlite = pytest.mark.parametrize("hall", ["sqlite"], indirect=True)

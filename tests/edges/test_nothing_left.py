@@ -14,11 +14,11 @@ from websockets.sync.client import connect
 from crewhall import __version__
 from crewhall.edges.bridge.hub_socket import HubSocket
 from tests.conftest import Live, eventually
-from tests.edges.lab import Lab
+from tests.edges.interfaces import META, MODERN
+from tests.edges.raw_http import http, mcp_headers, mcp_params
+from tests.edges.sample_family import Lab
 from tests.edges.sse import Sse
 from tests.edges.stdio import Stdio, hall_of
-from tests.edges.ways import META, MODERN
-from tests.edges.wire import http, mcp_headers, mcp_params
 from tests.sizes import size
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)

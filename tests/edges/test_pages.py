@@ -18,7 +18,7 @@ from crewhall.families.project.open_worktrees import LISTENER
 from crewhall.identity import OPERATOR
 from tests.conftest import Clock, Live, eventually
 from tests.edges.conftest import SharedHubs
-from tests.edges.wire import http
+from tests.edges.raw_http import http
 from tests.postgres import missing
 
 CHROMIUM = Path("/usr/bin/chromium")

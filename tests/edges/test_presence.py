@@ -14,9 +14,9 @@ from crewhall import __version__
 from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Live, eventually
+from tests.edges.interfaces import META
 from tests.edges.program import Program, ask
 from tests.edges.stdio import Stdio, bridges, end, hall_of, hubs, the_hub, warm_bridges
-from tests.edges.ways import META
 
 LEASE = 1.0  # seconds
 SHORT = {"agent__lease": LEASE, "agent__heartbeat": 0.9}

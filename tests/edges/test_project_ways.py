@@ -9,9 +9,9 @@ import pytest
 
 from crewhall.families.project.open_worktrees import LISTENER
 from tests.conftest import Live, eventually
+from tests.edges.interfaces import MODERN, announce, by_words, http, run_here
 from tests.edges.stdio import Stdio
 from tests.edges.test_worktrees import rpc
-from tests.edges.ways import MODERN, announce, by_words, http, run_here
 from tests.outside.repos import make_repository
 
 Ask = Callable[[str, dict[str, Any]], dict[str, Any]]

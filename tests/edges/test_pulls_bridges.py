@@ -13,7 +13,7 @@ from crewhall.fakehosts.gitea import FakeGitea
 from crewhall.fakehosts.github import FakeGitHub
 from crewhall.families.pulls.family import pulls
 from tests.conftest import Agent, Live
-from tests.edges.forked import Bridge
+from tests.edges.forked_bridge import Bridge
 from tests.edges.program import Program
 from tests.edges.pulls import CHANGE, REPO, TOKEN, change, github, told_to_host
 from tests.edges.stdio import Stdio, end_hubs, hall_of, the_hub

@@ -12,11 +12,11 @@ from crewhall.fakehosts.faults import Fault
 from crewhall.fakehosts.github import FakeGitHub
 from crewhall.families.all import registry
 from tests.conftest import Agent, Live
-from tests.edges.forked import Bridge
+from tests.edges.forked_bridge import Bridge
+from tests.edges.interfaces import MODERN, Way, announce, by_input, by_mcp, by_rest, by_words, http, mcp, run_here
 from tests.edges.pulls import CHANGE, REPO, TOKEN, change, github, told_to_host
+from tests.edges.raw_http import refused
 from tests.edges.stdio import hall_of
-from tests.edges.ways import MODERN, Way, announce, by_input, by_mcp, by_rest, by_words, http, mcp, run_here
-from tests.edges.wire import refused
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 SCRIPT: list[tuple[str, dict[str, Any], str | None]] = [

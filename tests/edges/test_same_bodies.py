@@ -8,10 +8,10 @@ import pytest
 from crewhall.identity import OPERATOR
 from tests.conftest import BOTH, Live
 from tests.edges.conftest import SharedHubs, newcomer
-from tests.edges.forked import Bridge
+from tests.edges.forked_bridge import Bridge
+from tests.edges.interfaces import WAYS, Way, by_get, mcp
 from tests.edges.sse import Sse
 from tests.edges.stdio import hall_of
-from tests.edges.ways import WAYS, Way, by_get, mcp
 
 GOOD: list[tuple[str, dict[str, Any]]] = [
     ("agent_list", {}),

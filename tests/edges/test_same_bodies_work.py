@@ -12,9 +12,9 @@ from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from tests.conftest import BOTH, Live
 from tests.edges.conftest import SharedHubs, newcomer
-from tests.edges.samples import furnish, needed
+from tests.edges.interfaces import MODERN, WAYS, Way, announce, by_input, by_mcp, by_rest, by_words, http, run_here
+from tests.edges.sample_arguments import furnish, needed
 from tests.edges.test_same_bodies import GOOD, LASTING, Connected
-from tests.edges.ways import MODERN, WAYS, Way, announce, by_input, by_mcp, by_rest, by_words, http, run_here
 from tests.outside.repos import make_repository
 from tests.sizes import size
 

@@ -12,9 +12,9 @@ from crewhall.app import Hub
 from crewhall.errors import Failure
 from crewhall.identity import OPERATOR
 from tests.conftest import Live
-from tests.edges.forked import Bridge
+from tests.edges.forked_bridge import Bridge
+from tests.edges.interfaces import by_mcp
 from tests.edges.stdio import hall_of
-from tests.edges.ways import by_mcp
 
 Body = dict[str, Any]
 MESSAGE_TYPES = ("task_assignment", "status_update", "query", "response", "notification")

@@ -12,9 +12,9 @@ import pytest
 from crewhall.edges.cli.selftest import Comparison, compare, figures_text
 from crewhall.edges.cli.selftest_clients import Pair
 from crewhall.edges.cli.throwaway import within
+from tests.edges.interfaces import CREWHALL
 from tests.edges.program import PASSED_ON, Program
 from tests.edges.test_cli import assert_error, body
-from tests.edges.ways import CREWHALL
 
 SMALL = ("--writers", "4", "--each", "10")
 

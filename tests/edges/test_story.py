@@ -19,10 +19,10 @@ from crewhall.edges.hub import dispatch
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from tests.conftest import Clock, Live, settings_for
-from tests.edges.forked import Bridge
+from tests.edges.forked_bridge import Bridge
+from tests.edges.interfaces import MODERN, Way, by_cli, by_mcp, by_rest, by_words, exit_code, in_words, run_here
 from tests.edges.stdio import LEGACY, hall_of
 from tests.edges.story import Body, Story, sparingly
-from tests.edges.ways import MODERN, Way, by_cli, by_mcp, by_rest, by_words, exit_code, in_words, run_here
 
 REQUESTS = {"mcp": by_mcp(MODERN), "mcp-2025": by_mcp(LEGACY), "rest": by_rest, "command line": by_words}
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.edges.interfaces import CREWHALL
 from tests.edges.prefork import environment as prefork_environment
 from tests.edges.program import PASSED_ON, Program, ask
-from tests.edges.ways import CREWHALL
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from crewhall.app import Hub
 from crewhall.errors import Failure
 from crewhall.families.all import registry
 from tests.conftest import Agent, Clock, Live, eventually, settings_for
-from tests.edges.wire import http
+from tests.edges.raw_http import http
 from tests.families.work.claiming import happened, pass_time, rows
 from tests.families.work.halls import code_of, register
 from tests.families.work.repositories import Body, Site, Watch, at_once, edited

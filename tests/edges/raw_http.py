@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 
 from tests.conftest import Live
-from tests.edges.ways import ACCEPT, META, MODERN
+from tests.edges.interfaces import ACCEPT, META, MODERN
 from tests.postgres import missing
 
 # One client for all: making one reads every certificate of the machine. Hubs come and go, so it keeps no connection
