@@ -17,7 +17,7 @@ from crewhall.fakehosts.github import FakeGitHub
 from crewhall.families.all import registry
 from tests.blocks import Block, blocks_of, commands_of, run, shows
 from tests.conftest import Live, settings_for
-from tests.edges.fake_judge import stand_in
+from tests.edges.fake_judge import write_fake_claude
 from tests.outside.repos import commit, git
 
 ROOT = Path(__file__).parent.parent
@@ -130,7 +130,7 @@ def test_what_a_page_shows_really_happens(page: Path, tmp_path: Path) -> None:
     with FakeGitHub(tokens={"ghp_kims": "kim"}) as host:
         host.add_repository("kim", "shop", {name: text.encode() for name, text in FILES.items()})
         settings = {"pulls__github_url": host.url, "pulls__github_token": "ghp_kims"}
-        with hub_at(tmp_path / "hall", **settings, judge__command=stand_in(tmp_path / "claude")):
+        with hub_at(tmp_path / "hall", **settings, judge__command=write_fake_claude(tmp_path / "claude")):
             run(blocks, shop, tmp_path / "hall")
     for block in blocks:
         assert block.text is None or shows(block.text, block.printed), _difference(page, block)

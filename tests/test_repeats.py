@@ -26,7 +26,7 @@ from tests.conftest import Agent, Clock, Live, eventually
 from tests.contract.test_kill import HubProcess
 from tests.contract.test_races import someone_waits
 from tests.contract.writer import PATIENCE
-from tests.edges.interfaces import WAYS
+from tests.edges.interfaces import INTERFACES
 
 sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 ADA = {"name": "ada", "runtime": "codex"}
@@ -335,9 +335,14 @@ def test_a_reading_client_gets_no_kept_answer(hub: Hub) -> None:
 @pytest.mark.slow
 @sqlite
 def test_one_key_through_every_way_is_one_agent(live: Live) -> None:
-    bodies = {name: way(live, "agent_register", ADA | {KEY: "k"}, live.token) for name, way in WAYS.items()}
+    bodies = {
+        name: interface(live, "agent_register", ADA | {KEY: "k"}, live.token) for name, interface in INTERFACES.items()
+    }
     assert len({json.dumps(body) for body in bodies.values()}) == 1 and "id" in bodies["rest"], bodies
-    refused = {name: way(live, "agent_register", ADA | {KEY: ""}, live.token)["code"] for name, way in WAYS.items()}
+    refused = {
+        name: interface(live, "agent_register", ADA | {KEY: ""}, live.token)["code"]
+        for name, interface in INTERFACES.items()
+    }
     assert set(refused.values()) == {"INVALID_INPUT"}
     assert live.hub.call("agent_list", {}, OPERATOR)["total"] == 1
 

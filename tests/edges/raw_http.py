@@ -21,7 +21,7 @@ JSON = {"Content-Type": "application/json"}
 ERAS = (MODERN, "2025-06-18")
 
 
-def refused(live: Live, answer: httpx2.Response, status: int, code: str) -> dict[str, Any]:
+def assert_refused(live: Live, answer: httpx2.Response, status: int, code: str) -> dict[str, Any]:
     """The body of a refusal, which says what to do next, and after which the hub still answers."""
     assert answer.status_code == status, answer.text
     body: dict[str, Any] = answer.json()

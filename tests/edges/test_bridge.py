@@ -26,7 +26,7 @@ from tests.edges.interfaces import CREWHALL, MODERN
 from tests.edges.prefork import REAL
 from tests.edges.prefork import environment as prefork_environment
 from tests.edges.program import PASSED_ON, Program
-from tests.edges.sample_family import Lab
+from tests.edges.sample_family import SampleFamily
 from tests.edges.stdio import LEGACY, Stdio, bridges, end, hall_of, hubs, is_alive, the_hub, thread_states, warm_bridges
 
 
@@ -245,7 +245,7 @@ def test_the_agent_whose_token_is_in_the_environment_is_who_speaks(live: Live) -
 def test_a_bridges_directory_and_variables_count_for_its_own_calls_alone(
     serve: Callable[..., Live], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    live = serve(tools=Lab().registry, log__level="debug")
+    live = serve(tools=SampleFamily().registry, log__level="debug")
     home = live.hub.settings.home
     mine = {"GITHUB_TOKEN": "ghp_mine", "CLAUDEOPS_TIER": "2", "GITEA_TOKEN": "${GITEA_TOKEN}", "SECRET": "no"}
     one, other = Stdio(home, **hall_of(live), **mine), Stdio(home, **hall_of(live))

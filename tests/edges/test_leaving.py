@@ -25,7 +25,7 @@ from crewhall.tool import Family, Registry
 from tests.conftest import Live, eventually
 from tests.edges.interfaces import ACCEPT
 from tests.edges.program import Program
-from tests.edges.sample_family import Lab
+from tests.edges.sample_family import SampleFamily
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 Serve = Callable[..., Live]
@@ -115,7 +115,7 @@ def test_no_sign_of_life_comes_after_the_end(database: str) -> None:
 
 
 def test_a_client_that_does_not_hear_progress_still_gets_its_answer(serve: Serve, database: str) -> None:
-    live = serve(tools=Lab().registry)
+    live = serve(tools=SampleFamily().registry)
 
     async def use() -> dict[str, Any]:
         async def report(done: float, total: float | None, message: str | None) -> None:

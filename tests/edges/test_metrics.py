@@ -33,8 +33,8 @@ from crewhall.tool import Family, Registry
 from tests.conftest import BOTH, Clock, Live, eventually
 from tests.edges.conftest import SharedHubs, newcomer
 from tests.edges.interfaces import MODERN, mcp
-from tests.edges.raw_http import http, refused
-from tests.edges.sample_family import Lab
+from tests.edges.raw_http import assert_refused, http
+from tests.edges.sample_family import SampleFamily
 from tests.edges.test_leaving import Deaf
 
 sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -98,7 +98,7 @@ def hall(request: pytest.FixtureRequest, shared_hubs: SharedHubs) -> Live:
 
 
 def test_every_way_that_a_call_ends_is_counted(serve: Serve) -> None:
-    live = serve(tools=Lab().registry)
+    live = serve(tools=SampleFamily().registry)
     rest = f"{live.url}/api/v1/lab"
     for _ in range(2):
         assert http.post(f"{rest}/count", json={}).status_code == 200
@@ -254,7 +254,7 @@ def test_a_bound_belongs_to_its_bucket(seconds: float, bucket: int) -> None:
 
 
 def test_running_calls_are_told_while_they_run(serve: Serve) -> None:
-    lab = Lab()
+    lab = SampleFamily()
     live = serve(tools=lab.registry)
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(http.post, f"{live.url}/api/v1/lab/quiet", json={})
@@ -354,8 +354,8 @@ def test_the_newest_number_stays_when_its_event_is_pruned(make_hub: MakeHub, clo
 @on_sqlite
 def test_metrics_are_for_actors_alone(hall: Live) -> None:
     stranger = {"X-Forwarded-For": "10.0.0.1"}
-    refused(hall, http.get(f"{hall.url}/metrics", headers=stranger), 401, "FORBIDDEN")
-    refused(hall, http.get(f"{hall.url}/metrics", headers={"Authorization": "Bearer wrong"}), 401, "FORBIDDEN")
+    assert_refused(hall, http.get(f"{hall.url}/metrics", headers=stranger), 401, "FORBIDDEN")
+    assert_refused(hall, http.get(f"{hall.url}/metrics", headers={"Authorization": "Bearer wrong"}), 401, "FORBIDDEN")
     for token in (hall.token, newcomer(hall).token):
         headers = stranger | {"Authorization": f"Bearer {token}"}
         assert "crewhall_info{" in http.get(f"{hall.url}/metrics", headers=headers).text
@@ -367,7 +367,7 @@ def test_metrics_are_prometheus_text(hall: Live) -> None:
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert answer.text.endswith("\n")
     assert http.head(f"{hall.url}/metrics").headers["content-type"] == answer.headers["content-type"]
-    refused(hall, http.post(f"{hall.url}/metrics"), 405, "INVALID_INPUT")
+    assert_refused(hall, http.post(f"{hall.url}/metrics"), 405, "INVALID_INPUT")
 
 
 def test_health_is_for_anyone_and_tells_nothing_else(serve: Serve) -> None:
@@ -511,7 +511,7 @@ def test_metrics_come_though_every_thread_is_taken(serve: Serve, impatient: None
 
 @sqlite
 def test_a_hub_that_is_stopping_is_not_well(make_hub: MakeHub) -> None:
-    lab = Lab()
+    lab = SampleFamily()
     hub = make_hub(lab.registry)
 
     async def use() -> httpx2.Response:

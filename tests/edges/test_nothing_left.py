@@ -16,7 +16,7 @@ from crewhall.edges.bridge.hub_socket import HubSocket
 from tests.conftest import Live, eventually
 from tests.edges.interfaces import META, MODERN
 from tests.edges.raw_http import http, mcp_headers, mcp_params
-from tests.edges.sample_family import Lab
+from tests.edges.sample_family import SampleFamily
 from tests.edges.sse import Sse
 from tests.edges.stdio import Stdio, hall_of
 from tests.sizes import size
@@ -138,7 +138,7 @@ KINDS: list[tuple[Callable[[Live], None], int]] = [
 
 def test_a_thousand_bad_clients_leave_nothing_behind(serve: Callable[..., Live]) -> None:
     assert sum(count for _, count in KINDS) == 1000
-    lab = Lab()
+    lab = SampleFamily()
     live = serve(tools=lab.registry)
     for behave, _ in KINDS:  # once, so that what a hub has from its first use on is there
         behave(live)
