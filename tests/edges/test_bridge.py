@@ -22,6 +22,7 @@ from crewhall.edges.bridge.launch import EmbeddedHub, NoHub
 from crewhall.errors import InvalidInput
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Live, eventually
+from tests.edges.conftest import make_home
 from tests.edges.interfaces import CREWHALL, MODERN
 from tests.edges.prefork import REAL
 from tests.edges.prefork import environment as prefork_environment
@@ -32,9 +33,7 @@ from tests.edges.stdio import LEGACY, Stdio, bridges, end, hall_of, hubs, is_ali
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "config.toml").write_text("[server]\nport = 0\n")
-    return tmp_path / "home"
+    return make_home(tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -17,11 +17,6 @@ from tests.edges.prefork import Done
 from tests.edges.program import PASSED_ON, Program, Up, ask
 
 
-@pytest.fixture
-def program(tmp_path: Path) -> Program:
-    return Program(tmp_path / "home")
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Program, Up]]:
     """One hub for the tests that only need one to be there: asking it is much quicker than opening a hall."""

@@ -20,11 +20,6 @@ from tests.edges.raw_http import http as client
 from tests.edges.test_cli import assert_error, body
 
 
-@pytest.fixture
-def program(tmp_path: Path) -> Program:
-    return Program(tmp_path / "home")
-
-
 def port_of(up: Up) -> int:
     port = urllib.parse.urlsplit(up.url).port
     assert port is not None

@@ -14,6 +14,7 @@ from crewhall import __version__
 from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Live, eventually
+from tests.edges.conftest import make_home
 from tests.edges.interfaces import META
 from tests.edges.program import Program, ask
 from tests.edges.stdio import Stdio, bridges, end, hall_of, hubs, the_hub, warm_bridges
@@ -33,10 +34,7 @@ Call = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    (tmp_path / "home").mkdir()
-    settings = f"[server]\nport = 0\n\n[agent]\nlease = {LEASE}\nheartbeat = 0.9\n"
-    (tmp_path / "home" / "config.toml").write_text(settings)
-    return tmp_path / "home"
+    return make_home(tmp_path, f"[agent]\nlease = {LEASE}\nheartbeat = 0.9\n")
 
 
 def job(call: Call) -> str:

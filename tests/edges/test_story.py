@@ -22,7 +22,7 @@ from tests.conftest import Clock, Live, settings_for
 from tests.edges.forked_bridge import ForkedBridge
 from tests.edges.interfaces import MODERN, Interface, by_cli, by_mcp, by_rest, by_words, exit_code, in_words, run_here
 from tests.edges.stdio import LEGACY, hall_of
-from tests.edges.story import Body, Story, sparingly
+from tests.edges.story import Body, Story, once_per_shape
 
 REQUESTS = {"mcp": by_mcp(MODERN), "mcp-2025": by_mcp(LEGACY), "rest": by_rest, "command line": by_words}
 
@@ -50,7 +50,7 @@ def asking_itself(hub: Hub, tool: str, **arguments: Any) -> Body:
 
 @pytest.mark.parametrize("way", REQUESTS.values(), ids=REQUESTS)
 def test_a_seed_client_runs_a_workflow_by(way: Interface, held: Live, clock: Clock, tmp_path: Path) -> None:
-    ask = sparingly(partial(asking, way, held), partial(asking_itself, held.hub))
+    ask = once_per_shape(partial(asking, way, held), partial(asking_itself, held.hub))
     Story(ask, tmp_path / "shop", clock.advance).tell()
 
 
@@ -77,4 +77,4 @@ def test_a_seed_client_runs_a_workflow_with_commands_and_no_hub(database: str, t
         return body
 
     with closing(Hub(settings_for(database, tmp_path / "home"), registry())) as hub:
-        Story(sparingly(ask, partial(asking_itself, hub)), tmp_path / "shop").tell()
+        Story(once_per_shape(ask, partial(asking_itself, hub)), tmp_path / "shop").tell()
