@@ -204,7 +204,7 @@ def test_old_events_and_calls_are_pruned_and_numbers_go_on(make_hub: Callable[..
     hub = make_hub(clock=clock, events__keep_days=1, calls__keep_days=1)
     agent = hub.call("agent_register", {"name": "a", "runtime": "codex"}, OPERATOR)["id"]
     clock.advance(86_400 * 2)
-    hub.do_chores()
+    hub.chores.run_due()
     assert hub.call("event_list", {}, OPERATOR)["events"] == [] and rows(hub) == []
     hub.call("agent_update", {"id": agent, "status": "busy"}, OPERATOR)
     assert [event["seq"] for event in hub.call("event_list", {}, OPERATOR)["events"]] == [2]
@@ -214,12 +214,12 @@ def test_one_hub_at_a_time_does_the_chores(make_hub: Callable[..., Hub], clock: 
     first, second = (make_hub(clock=clock, events__keep_days=1) for _ in range(2))
     first.call("agent_register", {"name": "a", "runtime": "codex"}, OPERATOR)
     clock.advance(86_400 - 60)
-    first.do_chores()
+    first.chores.run_due()
     clock.advance(120)
-    second.do_chores()
+    second.chores.run_due()
     assert len(second.call("event_list", {}, OPERATOR)["events"]) == 1, "the first hub has the chore"
     clock.advance(1_200)
-    second.do_chores()
+    second.chores.run_due()
     assert second.call("event_list", {}, OPERATOR)["events"] == [], "its lease is over"
 
 
@@ -253,6 +253,6 @@ def test_a_follower_of_a_rare_topic_keeps_up(make_hub: Callable[..., Hub], clock
     assert hub.call("event_list", {"topic": "repository", "limit": 2}, OPERATOR)["cursor"] == 3
     clock.advance(86_400 * 2)
     hub.call("agent_register", {"name": "b", "runtime": "codex"}, OPERATOR)
-    hub.do_chores()
+    hub.chores.run_due()
     later = hub.call("event_list", {"topic": "agent", "after": first["cursor"]}, OPERATOR)
     assert [event["seq"] for event in later["events"]] == [5]

@@ -22,6 +22,10 @@ class Stop:
             self._woken.set()
 
     @property
+    def is_cancelled(self) -> bool:
+        return self._is_cancelled
+
+    @property
     def seconds_left(self) -> float | None:
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 

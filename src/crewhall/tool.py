@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from importlib import import_module
-from typing import Any, Generic, TypeVar, get_type_hints
+from typing import Any, Generic, Literal, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
@@ -34,6 +34,7 @@ from crewhall.store.sql import files_of
 ANYONE = ("operator", "agent")
 OPERATOR = ("operator",)
 PROFILES = ("worker", "coordinator", "reviewer", "standard", "worktree", "readonly", "all")
+Pace = Literal["quick", "short", "long", "own"]
 SCHEME = "crewhall://"
 DECLARING = ("chores", "prompts", "sources", "tools")  # how the names of modules that declare begin
 DeclaredT = TypeVar("DeclaredT", bound="Declared")
@@ -50,13 +51,15 @@ class Result(BaseModel):
 class Tool(Declared):
     """One declared tool.
 
-    `changes` says whether it writes, `who` which kinds of actor may call it. A `long` one runs beside the short ones.
-    An `unhurried` one has a time limit of its own and a line to wait in: it gets a thread for itself, and tool.timeout
-    does not end it.
+    `changes` says whether it writes, `who` which kinds of actor may call it. `pace` says where it runs:
+
+        quick  a few point reads in one transaction: on a local file an edge may run it in its own thread
+        short  in the threads for short calls, as most do
+        long   beside the short ones: git, hosts and the like
+        own    in a thread for itself, with a time limit and a queue of its own; tool.timeout does not end it
+
     One that `creates` takes an idempotency key, which the door sees to. Called with one it runs in one transaction, so
     it does nothing outside the database; its answer is kept, so there is no secret in it.
-    A `quick` one makes a few point reads in one transaction and nothing else: where the database is a local file, an
-    edge may run it without the way to a thread and back, which is a fifth of such a call.
     `resources` are the addresses under which its result can be read; {words} in them are its arguments.
     `route` is a further way in by REST that a seed asks for, such as ("GET", "prs"). One that is `outward` talks to
     services elsewhere. `aliases` are further names by which it can be called, and which no list shows.
@@ -72,20 +75,17 @@ class Tool(Declared):
     command: tuple[str, str] = ("", "")
     destructive: bool = False
     idempotent: bool = False
-    long: bool = False
-    quick: bool = False
+    pace: Pace = "short"
     resources: tuple[str, ...] = ()
     route: tuple[str, str] | None = None
     outward: bool = False
-    unhurried: bool = False
     aliases: tuple[str, ...] = ()
     arguments: type[BaseModel] = field(init=False, repr=False)
     acting: str | None = field(init=False)
 
     def __post_init__(self) -> None:
-        takes_long = self.long or self.unhurried
-        assert not (self.quick and (self.changes or takes_long)), f"{self.name} cannot be quick"
-        assert not self.creates or (self.changes and not takes_long), f"{self.name} cannot take a key"
+        assert self.pace != "quick" or not self.changes, f"{self.name} changes things, and cannot be quick"
+        assert not self.creates or (self.changes and self.pace == "short"), f"{self.name} cannot take a key"
         added = {KEY: (Key | None, None)} if self.creates else {}
         model, acting = arguments_model(self.name, self.handler, **added)
         object.__setattr__(self, "arguments", model)
@@ -138,12 +138,16 @@ class Prompt(Declared):
 
 @dataclass(frozen=True)
 class Chore:
-    """What hubs do every so many seconds (0: at each tick): one of them at a time, by a leased row, or `everywhere`."""
+    """What hubs do every so many seconds (0: at each tick): one of them at a time, by a leased row, or `everywhere`.
+
+    After `limit_seconds` its tick's `stop` ends what waits for it, and `crewhall doctor` calls the chore stuck.
+    """
 
     name: str
     seconds: float
     run: Callable[..., None]
     everywhere: bool = False
+    limit_seconds: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -198,7 +202,6 @@ class Family:
     prompts: list[Prompt] = field(default_factory=list)
     chores: list[Chore] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
-    states: list[State[Any]] = field(default_factory=list)
     operations: list[Kind[Any]] = field(default_factory=list)
 
     def load(self) -> None:
@@ -246,18 +249,16 @@ class Family:
         return declare
 
     def state(self, make: Callable[[Settings], StateT]) -> State[StateT]:
-        """Declare what each hub keeps in memory for this family, made from the settings when the hub opens."""
-        state = State(make)
-        self.states.append(state)
-        return state
+        """Declare what each hub keeps in memory for this family, made from the settings at its first use."""
+        return State(make)
 
     def chore(
-        self, name: str, *, seconds: float = 0.0, everywhere: bool = False
+        self, name: str, *, seconds: float = 0.0, everywhere: bool = False, limit_seconds: float = 60.0
     ) -> Callable[[Callable[..., None]], Callable[..., None]]:
         """Declare a chore: a function of a `Tick`."""
 
         def declare(run: Callable[..., None]) -> Callable[..., None]:
-            self.chores.append(Chore(name, seconds, run, everywhere))
+            self.chores.append(Chore(name, seconds, run, everywhere, limit_seconds))
             return run
 
         return declare
@@ -277,7 +278,6 @@ class Registry:
         self.families = list(families)
         self.tools = [tool for family in self.families for tool in sorted(family.tools, key=lambda tool: tool.command)]
         self.prompts = [prompt for family in self.families for prompt in family.prompts]
-        self.states = [state for family in self.families for state in family.states]
         self.operations = [kind for family in self.families for kind in family.operations]
         self.chores = [chore for family in self.families for chore in family.chores]
         self.sources = sorted((one for family in self.families for one in family.sources), key=lambda one: one.priority)

@@ -18,7 +18,7 @@ class SampleFamily:
         self.proceed = threading.Event()
         family = Family("lab", "Tools for tests.", "crewhall.families.work")
 
-        @family.tool("lab_wait", changes=True, long=True, profiles=("standard", "worker"))
+        @family.tool("lab_wait", changes=True, pace="long", profiles=("standard", "worker"))
         def lab_wait(call: Call) -> Done:
             """Write a repository, then wait until the client goes away or the test lets go."""
             with call.begin() as tx:
@@ -43,7 +43,7 @@ class SampleFamily:
                 call.progress(step + 1, steps, f"step {step + 1}")
             return Done(success=True)
 
-        @family.tool("lab_quiet", long=True, profiles=("standard", "worker"))
+        @family.tool("lab_quiet", pace="long", profiles=("standard", "worker"))
         def lab_quiet(call: Call) -> Done:
             """Say nothing until the test lets go."""
             self.started.set()

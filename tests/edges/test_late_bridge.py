@@ -21,7 +21,7 @@ def test_a_bridge_that_is_greeted_by_a_leaving_hub_gets_its_answer(serve: Callab
     gates = {name: (threading.Event(), threading.Event()) for name in ("first", "late")}
     family = Family("lab", "Tools for tests.", "crewhall.families.work")
 
-    @family.tool("lab_gate", long=True)
+    @family.tool("lab_gate", pace="long")
     def lab_gate(call: Call, name: str) -> Done:
         """Wait until the test opens this gate."""
         started, opened = gates[name]

@@ -342,7 +342,7 @@ def test_the_newest_number_stays_when_its_event_is_pruned(make_hub: MakeHub, clo
     hub = make_hub(clock=clock, events__keep_days=1)
     hub.call("repository_register", {"path": "/a"}, OPERATOR)
     clock.advance(86_400 * 2)
-    hub.do_chores()
+    hub.chores.run_due()
     assert hub.call("event_list", {}, OPERATOR)["events"] == []
     told = scrape_with(hub, {}, 1)
     assert (told.value("crewhall_events_newest"), told.value("crewhall_event_lag")) == (1, 0)

@@ -220,7 +220,7 @@ def test_events_that_were_pruned_do_not_stop_the_page(serve: Callable[..., Live]
     for number in range(70):
         call(live, "repository_register", path=f"/{number}")
     clock.advance(31 * DAY)
-    live.hub.do_chores()
+    live.hub.chores.run_due()
     call(live, "agent_register", name="late", runtime="codex")
     page = visit(live).sign_in()
     expect(page.locator("#events li strong")).to_have_text(["agent.registered"])

@@ -488,7 +488,7 @@ def test_of_two_hubs_one_serves_and_the_other_goes_on_when_it_ends(
     assert port_of(second, trees[0]) == port and second.hub.state(LISTENER).servers is None
     late = opened(second, trees[1])
     assert late["mcp"]["server_running"] is False, "the first hub looks at its next tick"
-    first.hub.do_chores()
+    first.hub.chores.run_due()
     assert port_of(second, trees[1]) == first_port + 1
     first.stop()
     eventually(lambda: second.hub.state(LISTENER).servers)
@@ -558,7 +558,7 @@ def test_a_running_call_may_finish_and_one_that_does_not_is_ended(
     family = Family("slow", "", "tests.edges")
     begun, ended, proceed = threading.Event(), threading.Event(), threading.Event()
 
-    @family.tool("slow_wait", long=True, profiles=("worktree",))
+    @family.tool("slow_wait", pace="long", profiles=("worktree",))
     def slow_wait(call: Call) -> Done:
         """Wait."""
         begun.set()

@@ -62,11 +62,28 @@ class Call:
         """What the family declared that this hub keeps in memory."""
         return self.hub.state(state)
 
+    def later(self) -> int:
+        """The time as it is now; `now` is when the call began, and stays."""
+        return self.hub.clock()
+
     @contextmanager
-    def begin(self) -> Iterator[Tx]:
-        """A short transaction, read-only unless the tool changes things. Nothing waits inside it.
+    def look(self) -> Iterator[Tx]:
+        """A snapshot to read from: for what a tool that changes things only looks at. It costs no commit.
 
         Where the call is one transaction as a whole, it is a part of that.
+        """
+        self.stop.check()
+        if self.whole is not None:
+            yield self.whole
+            return
+        with self.hub.store.read() as tx:
+            yield tx
+
+    @contextmanager
+    def begin(self, at: int | None = None) -> Iterator[Tx]:
+        """A short transaction, read-only unless the tool changes things. Nothing waits inside it.
+
+        What it writes has the time `now`, or `at`. Where the call is one transaction as a whole, it is a part of that.
         """
         self.stop.check()
         if self.whole is not None:
@@ -77,10 +94,18 @@ class Call:
             with self.hub.store.read() as tx:
                 yield tx
             return
-        work = Work(self.actor.id, self.tool.name, self.now, self.log_row, self._before_commit)
+        now = self.now if at is None else at
+        work = Work(self.actor.id, self.tool.name, now, self.log_row, self._before_commit)
         with self.hub.store.write(work) as tx:
             yield tx
         self.in_log = True
+
+    @contextmanager
+    def begin_midway(self) -> Iterator[Tx]:
+        """A short transaction in the middle of a long call, at the time it is then. The call log has the call's end."""
+        self.stop.check()
+        with self.hub.store.write(Work(self.actor.id, self.tool.name, self.later())) as tx:
+            yield tx
 
     def one(self, name: str, /, **params: Any) -> Row | None:
         """The row of one query, without a transaction around it."""

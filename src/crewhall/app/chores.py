@@ -1,12 +1,22 @@
-"""Chores: what hubs do by themselves every so many seconds."""
+"""
+Chores: what a hub does by itself every so many seconds, each chore in a thread of its own.
+
+    tick ──▶ due, and not still running? ──▶ a thread: does this hub hold the chore? ──▶ run ──▶ its record
+
+One that hangs delays no other. How each last ended is in its record, which /metrics, REST and `crewhall doctor` show.
+"""
 
 import logging
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from crewhall.config import Settings
+from crewhall.errors import Failure
+from crewhall.stop import Stop
 from crewhall.store.events import prune
 from crewhall.store.transaction import Tx, Work
 from crewhall.tool import Chore
@@ -23,15 +33,22 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Tick:
-    """What a chore may use of the world: the hub, the time, and since when this hub has been awake without a gap."""
+    """What a chore may use of the world: the hub, the time, since when the hub has been awake, and when to stop."""
 
     hub: "Hub"
     now: int
     awake_since: int
+    stop: Stop = field(default_factory=Stop)
 
     @property
     def settings(self) -> Settings:
         return self.hub.settings
+
+    @contextmanager
+    def look(self) -> Iterator[Tx]:
+        """A snapshot to read from."""
+        with self.hub.store.read() as tx:
+            yield tx
 
     @contextmanager
     def begin(self) -> Iterator[Tx]:
@@ -40,16 +57,50 @@ class Tick:
             yield tx
 
 
+@dataclass
+class ChoreRecord:
+    """How a chore went in this hub: when it last ran, for how long, and what went wrong, if anything did."""
+
+    name: str
+    every_seconds: float
+    limit_seconds: float
+    started_at: int | None = None
+    ended_at: int | None = None
+    duration_ms: int | None = None
+    error: str | None = None
+    runs: int = 0
+    failures: int = 0
+
+    @property
+    def is_running(self) -> bool:
+        return self.started_at is not None and self.ended_at is None
+
+    def is_stuck(self, now: int) -> bool:
+        """Whether it has run for longer than it may."""
+        return self.is_running and now - (self.started_at or 0) > self.limit_seconds * 1000
+
+    def begin(self, now: int) -> None:
+        self.started_at, self.ended_at = now, None
+
+    def end(self, now: int, error: str | None) -> None:
+        self.duration_ms = now - (self.started_at or now)
+        self.runs, self.failures = self.runs + 1, self.failures + (error is not None)
+        self.error, self.ended_at = error, now
+
+
 class Chores:
-    """A hub's chores: which are due, and which of them this hub holds."""
+    """A hub's chores: which are due, which of them this hub holds, and how each went."""
 
     def __init__(self, hub: "Hub") -> None:
         self._hub = hub
         self._chores = [Chore("prune", PRUNE_SECONDS, prune_old), *hub.registry.chores]
+        self.records = {one.name: ChoreRecord(one.name, one.seconds, one.limit_seconds) for one in self._chores}
         self._due: dict[str, int] = {}
         self._held: dict[str, int] = {}
         self._ticked_at: int | None = None
         self._awake_since = 0
+        self._stops: dict[str, Stop] = {}
+        self._threads: dict[str, threading.Thread] = {}
 
     @property
     def tick_seconds(self) -> float:
@@ -58,30 +109,65 @@ class Chores:
         return min(TICK_SECONDS, beat / 3, lease / 3)
 
     def tick(self) -> None:
-        """Run the chores that are due, each on its own; one that fails is logged and keeps no other back."""
+        """Start the chores that are due, each in a thread of its own; one that still runs is not started again."""
+        for chore, tick in self._take_due():
+            thread = threading.Thread(target=self._run, args=(chore, tick), name=f"chore-{chore.name}", daemon=True)
+            self._threads[chore.name] = thread
+            thread.start()
+
+    def run_due(self) -> None:
+        """Run the chores that are due one after the other, in this thread: for tests."""
+        for chore, tick in self._take_due():
+            self._run(chore, tick)
+        self._ticked_at = self._hub.clock()  # what the chores themselves take is no gap
+
+    def _take_due(self) -> list[tuple[Chore, Tick]]:
         now = self._hub.clock()
         if self._ticked_at is None or not 0 <= now - self._ticked_at <= self.tick_seconds * 1000 * GAP_TICKS:
             self._awake_since, self._due, self._held = now, {}, {}  # it was away, or its clock was set
-        for chore in self._chores:
-            if now < self._due.get(chore.name, 0):
-                continue
-            self._due[chore.name] = now + int(chore.seconds * 1000)
-            try:
-                if chore.everywhere or self._take(chore, now):
-                    chore.run(Tick(self._hub, now, self._awake_since))
-            except Exception:
-                log.exception("a chore failed", extra={"chore": chore.name})
-        self._ticked_at = self._hub.clock()  # what the chores themselves take is no gap
+        self._ticked_at = now
+        due = [one for one in self._chores if now >= self._due.get(one.name, 0) and not self._is_running(one)]
+        self._due |= {one.name: now + int(one.seconds * 1000) for one in due}
+        return [(one, Tick(self._hub, now, self._awake_since, Stop(one.limit_seconds))) for one in due]
+
+    def _is_running(self, chore: Chore) -> bool:
+        thread = self._threads.get(chore.name)
+        return thread is not None and thread.is_alive()
+
+    def _run(self, chore: Chore, tick: Tick) -> None:
+        """Run a chore if this hub holds it. What fails is logged, and in the record."""
+        error, record = None, self.records[chore.name]
+        self._stops[chore.name] = tick.stop
+        try:
+            if not chore.everywhere and not self._take(chore, tick.now):
+                return
+            record.begin(self._hub.clock())
+            chore.run(tick)
+        except Exception as failure:
+            error = failure.message if isinstance(failure, Failure) else f"{type(failure).__name__}: {failure}"
+            log.exception("a chore failed", extra={"chore": chore.name})
+        finally:
+            if record.is_running or error is not None:
+                record.end(self._hub.clock(), error)
 
     def _take(self, chore: Chore, now: int) -> bool:
         """Whether this hub holds the chore; it renews its row when half of the time is over."""
-        span = int(max(chore.seconds * 2, TICK_SECONDS * 6) * 1000)
+        span = int(max(chore.seconds * 2, chore.limit_seconds * 2, TICK_SECONDS * 6) * 1000)
         if self._held.get(chore.name, 0) - now > span // 2:
             return True
         with self._hub.own_work() as tx:
             has_it = bool(tx.run("chore_take", name=chore.name, holder=self._hub.id, until=now + span, now=now))
         self._held[chore.name] = now + span if has_it else 0
         return has_it
+
+    def close(self, seconds: float) -> bool:
+        """Tell the chores that run to stop; whether all of them did in that time."""
+        for stop in list(self._stops.values()):
+            stop.cancel("the hub stops")
+        end = time.monotonic() + seconds
+        for thread in list(self._threads.values()):
+            thread.join(max(0.0, end - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads.values())
 
 
 def prune_old(tick: Tick) -> None:

@@ -7,6 +7,7 @@ The one door: every call from every edge is `Hub.call(name, arguments, actor)`.
 
 import itertools
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -47,11 +48,12 @@ class Hub:
         self.journal = Journal(self.store, self.clock)
         self.meter = Meter(tool.name for tool in registry.tools)
         self.presence = Presence()
-        self._states = {state: state.make(settings) for state in registry.states}
+        self._states: dict[State[Any], Any] = {}
+        self._states_lock = threading.Lock()
         self.before_commit: Callable[[], None] = lambda: None
         self.id = identity.new_id("hu")
         self._numbers = itertools.count(1)
-        self._chores = Chores(self)
+        self.chores = Chores(self)
         self._settle()
 
     def _settle(self) -> None:
@@ -61,7 +63,10 @@ class Hub:
 
     def state(self, state: State[StateT]) -> StateT:
         """What a family declared that each hub keeps in memory: this hub's own."""
-        kept: StateT = self._states[state]
+        with self._states_lock:
+            if state not in self._states:
+                self._states[state] = state.make(self.settings)
+            kept: StateT = self._states[state]
         return kept
 
     @contextmanager
@@ -86,9 +91,10 @@ class Hub:
         stop: Stop | None = None,
         progress: Progress | None = None,
         origin: Origin = NOWHERE,
+        tool: Tool | None = None,
     ) -> dict[str, Any]:
-        """Do what the tool does and return its result as plain data. Raises Failure."""
-        tool = self.registry.find(name)
+        """Do what the tool does and return its result as plain data. An edge may hand the tool on. Raises Failure."""
+        tool = tool or self.registry.find(name)
         stop = stop or Stop(self.seconds_for(tool))
         with self.meter.measuring(tool.name):
             call_id = f"{self.id}.{next(self._numbers)}"
@@ -96,7 +102,7 @@ class Hub:
 
     def seconds_for(self, tool: Tool) -> float | None:
         """How long a call of the tool may take; None where it sees to that itself."""
-        return None if tool.unhurried else self.settings["tool.timeout"]
+        return None if tool.pace == "own" else self.settings["tool.timeout"]
 
     def _do(self, call: Call, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """The call itself; every way out leaves a row in the call log."""
@@ -126,14 +132,6 @@ class Hub:
             self.presence.saw(call.actor.id, call.origin.bridge)
         elif call.tool.acting is not None and call.actor.proof == "local":
             self.presence.saw(given[call.tool.acting], None)
-
-    def do_chores(self) -> None:
-        """One tick: run the chores that are due."""
-        self._chores.tick()
-
-    @property
-    def tick_seconds(self) -> float:
-        return self._chores.tick_seconds
 
     def close(self) -> None:
         """Finish the call log and let go of the database; one that is stuck is left as it is."""

@@ -51,14 +51,16 @@ def wait_for_event(store: Store, after: int, timeout: float, stop: threading.Eve
     store.watch()
     deadline = time.monotonic() + timeout
     while True:
+        seen = store.announced
+        newest = store.one("event_newest")  # outside the condition, which every committer needs
+        if newest is not None and newest["seq"] > after:
+            return True
+        left = deadline - time.monotonic()
+        if left <= 0 or (stop is not None and stop.is_set()):
+            return False
         with store.changed:
-            newest = store.one("event_newest")
-            if newest is not None and newest["seq"] > after:
-                return True
-            left = deadline - time.monotonic()
-            if left <= 0 or (stop is not None and stop.is_set()):
-                return False
-            store.changed.wait(min(left, store.poll_seconds))
+            if store.announced == seen:  # else something came while the database was queried
+                store.changed.wait(min(left, store.poll_seconds))
 
 
 def prune(tx: Tx, now: int, events_days: int, calls_days: int) -> dict[str, Any]:

@@ -145,6 +145,7 @@ class Store(ABC):
         self.dialect = dialect
         self.texts = own.rendered(dialect) | queries.rendered(dialect)
         self.changed = threading.Condition()
+        self.announced = 0  # how often; a waiter looks again when it has grown
 
     @abstractmethod
     def read(self) -> AbstractContextManager[Tx]:
@@ -182,6 +183,7 @@ class Store(ABC):
     def announce(self) -> None:
         """Wake whoever waits for events in this process."""
         with self.changed:
+            self.announced += 1
             self.changed.notify_all()
 
     def watch(self) -> None:

@@ -19,7 +19,6 @@ from crewhall.cache import Kept, mark
 from crewhall.errors import Cancelled, InvalidInput, Unavailable
 from crewhall.families.all import registry
 from crewhall.families.project.context import SECONDS, SLOTS
-from crewhall.families.project.family import project
 from crewhall.families.project.tools_context import get_project_context
 from crewhall.outside.tokens import count
 from crewhall.stop import Stop
@@ -34,8 +33,8 @@ class SourceHub:
     """A hub whose sources a test makes up."""
 
     def __init__(self, home: Path) -> None:
-        self.family = Family("lab", "For tests.", "crewhall.families.project", states=project.states)
-        self.family.tool("get_project_context", long=True)(get_project_context)
+        self.family = Family("lab", "For tests.", "crewhall.families.project")
+        self.family.tool("get_project_context", pace="long")(get_project_context)
         self.home = home
         self.hubs: list[Hub] = []
 

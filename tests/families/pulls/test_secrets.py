@@ -95,7 +95,7 @@ def test_no_token_is_in_logs_database_events_errors_or_answers(
         answers += full.answers
         own, hubs = f"token {OWN}", f"token {TOKENS[kind]}"
         assert {one.headers["authorization"] for one in there.exchanges} == {own, hubs}
-    hub.do_chores()
+    hub.chores.run_due()
     kept = json.dumps(everything(hub), default=str) + json.dumps(full.site.ask_events()) + str(_files(database))
     hub.calls.close()
     kept += str(sql(hub, "SELECT * FROM call_log"))

@@ -107,9 +107,9 @@ def pass_time(clock: Clock, seconds: float, *hubs: Hub, ticks: int = 1) -> None:
     """Let time go by while these hubs do their chores at each tick, or at every so many of them."""
     end = clock.now + int(seconds * 1000)
     while clock.now < end:
-        clock.now = min(end, clock.now + int(hubs[0].tick_seconds * 1000) * ticks)
+        clock.now = min(end, clock.now + int(hubs[0].chores.tick_seconds * 1000) * ticks)
         for hub in hubs:
-            hub.do_chores()
+            hub.chores.run_due()
 
 
 def rows(database: str, text: str) -> list[dict[str, Any]]:

@@ -84,9 +84,9 @@ def let_lapse(hub: Hub, clock: Clock, seconds: int = 1860) -> None:
     """Nobody gives a sign of life, for longer than a lease; the hub is awake all the time."""
     for _ in range(0, seconds, 30):
         clock.advance(30)
-        hub.do_chores()
+        hub.chores.run_due()
     clock.advance(30)
-    hub.do_chores()
+    hub.chores.run_due()
 
 
 def sql(hub: Hub, text: str, **params: Any) -> list[Row]:

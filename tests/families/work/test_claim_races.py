@@ -199,7 +199,7 @@ def test_leaving_while_claiming_leaves_nothing_that_the_chore_does_not_find(
         assert task_of(hubs[0], works[0].task, "claimed_by") is None
         if agent_of(hubs[0], bob, "status") == "offline":
             clock.advance(1)
-            hubs[0].do_chores()
+            hubs[0].chores.run_due()
             assert [task_of(hubs[0], work.task, "claimed_by") for work in works] == [None] * 3
         agree(database)
         ask(hubs[0], "agent_unregister", id=bob)
@@ -218,12 +218,12 @@ def test_an_agent_that_comes_back_while_it_is_missed_keeps_all_or_nothing(
         works = [job(hubs[0]) for _ in range(3)]
         for work in works:
             claim(hubs[0], work.task, bob)
-        hubs[0].do_chores()  # what it saw of bob is noted now, and not at a later tick
+        hubs[0].chores.run_due()  # what it saw of bob is noted now, and not at a later tick
         pass_time(clock, 60, *hubs)
         clock.advance(10)
         again = claiming(hubs[1], works[0].task, bob)
         other = claiming(hubs[1], works[1].task, eve)
-        back, taken, _ = at_once(again, other, hubs[0].do_chores)
+        back, taken, _ = at_once(again, other, hubs[0].chores.run_due)
         agree(database)
         is_missed = bool(happened(hubs[0], bob, "agent.expired"))
         outcomes[is_missed] += 1
@@ -249,7 +249,7 @@ def test_everything_at_once_neither_hangs_nor_leaves_a_contradiction(
     at_once(*steps)
     for _ in range(10):
         clock.advance(0.3)
-        hubs[0].do_chores()
+        hubs[0].chores.run_due()
     clock.advance(100)
     pass_time(clock, 70, hubs[0])
     assert not [record for record in caplog.records if record.levelname == "ERROR"], caplog.text
@@ -292,7 +292,7 @@ def _ticking(hub: Hub, clock: Clock) -> Step:
         with hub.presence.of("br_1"), hub.presence.of("br_3"):
             for _ in range(size(12, 25)):
                 clock.now += 50
-                hub.do_chores()
+                hub.chores.run_due()
 
     return run
 
@@ -322,7 +322,7 @@ def test_noting_who_is_here_takes_agents_in_the_order_of_their_ids(wide: Hub, po
     first, second = sorted(registered(wide, name, Origin(bridge="br_1")) for name in ("one", "two"))
     with wide.presence.of("br_1"):
         wide.presence.saw(second, "br_2")
-        overlap(postgres_url, "agent", first, second, wide.do_chores)
+        overlap(postgres_url, "agent", first, second, wide.chores.run_due)
     assert rows(postgres_url, f"SELECT bridge FROM agent WHERE id = '{second}'") == [{"bridge": "br_2"}]
 
 
@@ -350,12 +350,12 @@ def test_an_agent_that_beats_when_it_is_about_to_be_missed_keeps_its_task(
     pass_time(clock, 70, wide)
     bob, work = registered(wide), job(wide)
     claim(wide, work.task, bob)
-    wide.do_chores()
+    wide.chores.run_due()
     pass_time(clock, 60, wide)
     clock.advance(10)
     with psycopg.connect(postgres_url) as other, ThreadPoolExecutor(1) as thread:
         other.execute("SELECT id FROM workflow FOR UPDATE")
-        ticking = thread.submit(wide.do_chores)
+        ticking = thread.submit(wide.chores.run_due)
         eventually(lambda: rows(postgres_url, WAITING))  # it has found that the lease is over
         ask(wide, "agent_heartbeat", agent_id=bob)
         other.commit()

@@ -63,6 +63,14 @@ def test_a_claim_makes_the_agent_busy_and_leaves_the_tasks_status_alone(hub: Hub
     agree(database)
 
 
+def test_a_claim_is_one_durable_commit(hub: Hub) -> None:
+    """Whether it has a workspace is read from a snapshot, which costs none."""
+    work, ada = job(hub), registered(hub, "ada")
+    commits: list[None] = []
+    hub.before_commit = lambda: commits.append(None)
+    assert (claim(hub, work.task, ada), len(commits)) == (1, 1)
+
+
 def test_an_agent_with_a_token_need_not_say_who_it_is(hub: Hub) -> None:
     work, ada = job(hub), arrived(hub, "ada")
     assert ada.call("task_claim", task_id=work.task)["success"]

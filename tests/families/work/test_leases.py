@@ -71,7 +71,7 @@ def has_gone(hub: Hub, agent: str) -> bool:
 def test_three_missed_beats_or_a_whole_lease_and_not_a_tick_earlier(hub: Hub, clock: Clock) -> None:
     beating, silent = registered(hub, "beating"), registered(hub, "silent")
     ask(hub, "agent_heartbeat", agent_id=beating)
-    hub.do_chores()  # what the beat was as a call is noted now
+    hub.chores.run_due()  # what the beat was as a call is noted now
     pass_time(clock, BEATS, hub)
     assert not has_gone(hub, beating), "three beats are just over"
     pass_time(clock, TICK, hub)
@@ -84,11 +84,11 @@ def test_three_missed_beats_or_a_whole_lease_and_not_a_tick_earlier(hub: Hub, cl
 
 def test_how_many_beats_may_be_missed_is_a_setting(make_hub: MakeHub, clock: Clock) -> None:
     hub = make_hub(clock=clock, agent__heartbeat=6, agent__missed_beats=5)
-    assert hub.tick_seconds == 2, "often enough to miss an agent in time"
+    assert hub.chores.tick_seconds == 2, "often enough to miss an agent in time"
     pass_time(clock, 40, hub)
     bob = registered(hub)
     ask(hub, "agent_heartbeat", agent_id=bob)
-    hub.do_chores()
+    hub.chores.run_due()
     pass_time(clock, 30, hub)
     assert not has_gone(hub, bob)
     pass_time(clock, 2, hub)
@@ -96,9 +96,9 @@ def test_how_many_beats_may_be_missed_is_a_setting(make_hub: MakeHub, clock: Clo
 
 
 def test_a_hub_ticks_several_times_within_the_shortest_lease(make_hub: MakeHub, clock: Clock) -> None:
-    assert make_hub(clock=clock).tick_seconds == 10
-    assert make_hub(clock=clock, agent__heartbeat=3).tick_seconds == 1
-    assert make_hub(clock=clock, agent__lease=6).tick_seconds == 2
+    assert make_hub(clock=clock).chores.tick_seconds == 10
+    assert make_hub(clock=clock, agent__heartbeat=3).chores.tick_seconds == 1
+    assert make_hub(clock=clock, agent__lease=6).chores.tick_seconds == 2
 
 
 def test_who_is_missed_is_offline_and_what_it_held_is_free_with_a_recovery_checkpoint(
@@ -203,13 +203,13 @@ def test_signs_of_life_that_could_not_be_noted_are_noted_at_the_next_tick(
     hub: Hub, clock: Clock, database: str
 ) -> None:
     ada = arrived(hub, "ada")
-    hub.do_chores()
+    hub.chores.run_due()
     clock.advance(TICK)
     ada.call("agent_list")
     with broken(database, "agent", "UPDATE"):
-        hub.do_chores()
+        hub.chores.run_due()
     assert agent_of(hub, ada.id, "lease_expires_at") == clock.now + (LEASE - TICK) * 1000
-    hub.do_chores()
+    hub.chores.run_due()
     assert agent_of(hub, ada.id, "lease_expires_at") == clock.now + LEASE * 1000
 
 
@@ -511,7 +511,7 @@ def test_a_hub_stopped_for_ten_minutes_and_started_again_expires_nobody_at_once(
     ask(new_hub, "agent_heartbeat", agent_id=beating)
     clock.advance(600 + LEASE)
     again = make_hub(clock=clock, agent__lease=LEASE)
-    again.do_chores()
+    again.chores.run_due()
     pass_time(clock, BEATS, again)
     assert not has_gone(again, beating)
     pass_time(clock, TICK, again)
@@ -525,9 +525,9 @@ def test_a_hub_stopped_for_ten_minutes_and_started_again_expires_nobody_at_once(
 def test_after_a_gap_in_its_ticks_a_hub_waits_for_a_whole_lease(hub: Hub, clock: Clock) -> None:
     work, silent, heard = job(hub), registered(hub, "silent"), arrived(hub, "heard")
     claim(hub, work.task, silent)
-    hub.do_chores()
+    hub.chores.run_due()
     clock.advance(10 * LEASE)  # the laptop is closed
-    hub.do_chores()
+    hub.chores.run_due()
     heard.call("agent_list")
     pass_time(clock, LEASE, hub)
     assert task_of(hub, work.task, "claimed_by") == silent
@@ -539,10 +539,10 @@ def test_a_tick_or_two_left_out_is_no_gap(hub: Hub, clock: Clock) -> None:
     silent = registered(hub)
     for _ in range(LEASE // (3 * TICK)):
         clock.advance(3 * TICK)
-        hub.do_chores()
+        hub.chores.run_due()
     assert not has_gone(hub, silent)
     clock.advance(3 * TICK)
-    hub.do_chores()
+    hub.chores.run_due()
     assert has_gone(hub, silent)
 
 
@@ -554,9 +554,9 @@ def test_one_hub_at_a_time_looks_for_the_missing_and_another_does_when_it_dies(
     first = registered(hub, "first")
     pass_time(clock, LEASE, hub, other)
     clock.advance(TICK)
-    other.do_chores()
+    other.chores.run_due()
     assert not has_gone(hub, first), "it is the first hub's to do"
-    hub.do_chores()
+    hub.chores.run_due()
     assert has_gone(hub, first)
     second = registered(other, "second")
     pass_time(clock, LEASE + TICK, other)  # the first hub does nothing any more
@@ -564,9 +564,9 @@ def test_one_hub_at_a_time_looks_for_the_missing_and_another_does_when_it_dies(
     third = registered(other, "third")
     pass_time(clock, LEASE, other)
     clock.advance(TICK)
-    hub.do_chores()
+    hub.chores.run_due()
     assert not has_gone(other, third), "it is the other hub's now, even if the first one wakes again"
-    other.do_chores()
+    other.chores.run_due()
     assert has_gone(other, third)
 
 
@@ -580,7 +580,7 @@ def test_what_an_agent_held_goes_back_as_a_whole_or_not_at_all(hub: Hub, clock: 
     works = [begun(hub, ada, "one", "two"), begun(hub, ada), begun(hub, ada)]
     tasks = [task for work in works for task in work.tasks.values()]
     last = max((work for work in works), key=lambda work: work.id).task  # workflows are gone through by their ids
-    hub.do_chores()
+    hub.chores.run_due()
     with broken(database, "checkpoint", "INSERT", f"NEW.task_id = '{last}'"):
         pass_time(clock, LEASE + TICK, hub)
         assert has_gone(hub, bob), "those before it have gone"

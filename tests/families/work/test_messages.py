@@ -439,7 +439,7 @@ def test_an_unread_message_expires_at_its_moment_and_a_read_one_stays(
     expected = (["kept"], 1, 1, 1, 1, {"late": "expired", "read": "read", "kept": "unread"})
     assert seen() == expected
     operator("message_mark_read", message_ids=[late])
-    hub.do_chores()
+    hub.chores.run_due()
     assert seen() == expected
     assert sql(hub, "SELECT status FROM message WHERE id = :id", id=late) == [{"status": "expired"}]
     assert [event for event in events(operator) if event[0] == "message.expired"] == [
@@ -453,7 +453,7 @@ def test_a_broadcast_expires_too(hub: Hub, operator: Ask, clock: Clock, ada: str
     told = {"sender_id": "operator", "message_type": "notification", "body": "x"}
     operator("message_broadcast", expires_in=5, **told)
     clock.advance(5)
-    hub.do_chores()
+    hub.chores.run_due()
     assert [operator("message_count_unread", agent_id=one)["count"] for one in (ada, bob)] == [0, 0]
     assert events(operator)[-1][2] == {"count": 2}
 
@@ -471,7 +471,7 @@ def test_more_messages_than_one_batch_expire_in_one_tick(hub: Hub, operator: Ask
     sql(hub, "UPDATE inbox_tally SET messages = 603")
     clock.advance(1)
     assert operator("message_count_unread", agent_id=ada)["count"] == 0
-    hub.do_chores()
+    hub.chores.run_due()
     assert_counted(hub)
     assert sql(hub, "SELECT status, count(*) AS n FROM message GROUP BY status") == [{"status": "expired", "n": 603}]
 
@@ -484,12 +484,12 @@ def test_what_nobody_is_there_to_read_comes_back_once(
     operator("message_mark_read", message_ids=[operator("message_list", agent_id=bob)["messages"][0]["id"]])
     send(operator, "operator", bob, "from the person")
     lose(hub, bob, clock.now)
-    hub.do_chores()
+    hub.chores.run_due()
     assert operator("message_list", agent_id=ada)["total"] == 0, "its lease is not over yet"
     clock.advance(1)
-    hub.do_chores()
+    hub.chores.run_due()
     clock.advance(100)
-    hub.do_chores()
+    hub.chores.run_due()
     (note,) = operator("message_list", agent_id=ada)["messages"]
     assert (note["sender_id"], note["message_type"], note["priority"]) == ("hall", "notification", "high")
     assert (note["thread_id"], note["reply_to_id"]) == (sent["thread_id"], sent["id"])
@@ -500,7 +500,7 @@ def test_what_nobody_is_there_to_read_comes_back_once(
     assert "secret" not in json.dumps(operator("event_list"))
     later = send(operator, ada, bob, "later")
     clock.advance(10)
-    hub.do_chores()
+    hub.chores.run_due()
     assert operator("message_list", agent_id=ada)["messages"][0]["reply_to_id"] == later["id"]
     assert operator("message_count_unread", agent_id=ada)["count"] == 2
     assert bodies(operator("message_list", agent_id=ada, thread_id=sent["thread_id"])) == ["secret", note["body"]]
@@ -517,14 +517,14 @@ def test_nothing_comes_back_for_one_who_left_or_for_the_hall_or_past_its_time(
     lose(hub, eve, clock.now, has_left=1)
     lose(hub, bob, clock.now)
     clock.advance(10)
-    hub.do_chores()
+    hub.chores.run_due()
     assert [operator("message_list", agent_id=one, status="all")["total"] for one in (ada, eve, bob)] == [0, 0, 3]
     send(operator, ada, bob)
     clock.advance(10)
-    hub.do_chores()
+    hub.chores.run_due()
     lose(hub, ada, clock.now - 1)
     clock.advance(10)
-    hub.do_chores()
+    hub.chores.run_due()
     assert operator("message_list", agent_id=bob, status="all")["total"] == 4, "the hall's own note does not come back"
     assert operator("message_list", agent_id=ada)["total"] == 1
 
@@ -537,7 +537,7 @@ def test_a_long_row_of_messages_comes_back_over_some_ticks(
     back: list[int] = []
     for _ in range(5):
         clock.advance(10)
-        hub.do_chores()
+        hub.chores.run_due()
         back.append(operator("message_count_unread", agent_id=ada)["count"])
     assert back == [100, 200, 230, 230, 230]
     found = [one for page in pages(operator, agent_id=ada) for one in page["messages"]]
@@ -547,12 +547,12 @@ def test_a_long_row_of_messages_comes_back_over_some_ticks(
 def test_a_chore_with_nothing_to_do_writes_nothing(hub: Hub, operator: Ask, clock: Clock, ada: str, bob: str) -> None:
     send(operator, ada, bob)
     send(operator, ada, bob, expires_in=1000)
-    hub.do_chores()
+    hub.chores.run_due()
     lose(hub, bob, None)
     gone = Agent(hub, "gone")
     before = sql(hub, "SELECT agent_id, last_place, looked_through, is_waiting FROM inbox")
     clock.advance(10)
-    hub.do_chores()
+    hub.chores.run_due()
     assert sql(hub, "SELECT agent_id, last_place, looked_through, is_waiting FROM inbox") == before
     assert operator("message_list", agent_id=gone.id)["total"] == 0
 
@@ -564,11 +564,11 @@ def test_a_note_that_cannot_be_written_leaves_nothing_behind(
     lose(hub, bob, clock.now)
     text, hub.store.texts["inbox_looked"] = hub.store.texts["inbox_looked"], "no SQL at all"
     clock.advance(10)
-    hub.do_chores()
+    hub.chores.run_due()
     assert operator("message_list", agent_id=ada)["total"] == 0
     hub.store.texts["inbox_looked"] = text
     clock.advance(10)
-    hub.do_chores()
+    hub.chores.run_due()
     assert [one["reply_to_id"] for one in operator("message_list", agent_id=ada)["messages"]] == [sent]
     assert_counted(hub)
 
@@ -668,7 +668,7 @@ def test_the_counters_are_what_is_stored_after_any_steps(
         elif step == "wait":
             clock.advance(what)
         elif step == "chores":
-            hub.do_chores()
+            hub.chores.run_due()
         elif sent and step == "get":
             operator("message_get", id=sent[what % len(sent)])
         elif sent:
@@ -720,7 +720,7 @@ def test_senders_readers_and_broadcasters_at_once_lose_nothing(hub: Hub, operato
             operator("message_archive" if turn % 2 else "message_mark_read", message_ids=some)
             if number == 0:
                 clock.advance(1)
-                hub.do_chores()
+                hub.chores.run_due()
         return len(sent)
 
     with ThreadPoolExecutor(8) as pool:
@@ -741,7 +741,7 @@ def test_what_comes_back_does_not_meet_readers_in_a_deadlock(hub: Hub, operator:
     def chores(_: int) -> None:
         for _ in range(size(5, 10)):
             clock.advance(10)
-            hub.do_chores()
+            hub.chores.run_due()
 
     def read(number: int) -> None:
         for turn in range(size(8, 20)):
@@ -753,7 +753,7 @@ def test_what_comes_back_does_not_meet_readers_in_a_deadlock(hub: Hub, operator:
         for job in jobs:
             job.result(60)
     clock.advance(10)
-    hub.do_chores()
+    hub.chores.run_due()
     assert_counted(hub)
     twice = "SELECT reply_to_id FROM message WHERE sender_id = 'hall' GROUP BY reply_to_id HAVING count(*) > 1"
     assert sql(hub, twice) == []

@@ -201,10 +201,10 @@ class Crew(RuleBasedStateMachine):
         """The hub is awake all the time; agents that give no sign of life are missed."""
         for _ in range(0, min(seconds, 120), 20):
             self.clock.advance(20)
-            self.hub.do_chores()
+            self.hub.chores.run_due()
         if seconds > 120:  # the hub sleeps too, so that it waits for one whole lease
             self.clock.advance(seconds)
-            self.hub.do_chores()
+            self.hub.chores.run_due()
 
     @invariant()
     def everything_holds(self) -> None:

@@ -294,9 +294,9 @@ def test_a_reservation_ends_by_itself_and_is_forgotten(hub: Hub, clock: Clock, d
     reserve(hub, ada, "a", seconds=600)
     assert ask(hub, "file_reservations")["reservations"][0]["reason"] is None, "that was another one"
     reserve(hub, bob, "b", seconds=60)
-    hub.do_chores()
+    hub.chores.run_due()
     clock.advance(601)
-    hub.do_chores()
+    hub.chores.run_due()
     assert rows(database, "SELECT path FROM file_reservation") == []
 
 
@@ -306,7 +306,7 @@ def test_an_agent_that_is_gone_has_nothing_reserved_and_gets_nothing_back(
 ) -> None:
     hub = make_hub(clock=clock, agent__lease=300)
     ada, bob = registered(hub, "ada"), registered(hub, "bob")
-    hub.do_chores()
+    hub.chores.run_due()
     reserve(hub, ada, "a", seconds=86_400)
     if how == "unregister":
         ask(hub, "agent_unregister", id=ada)
@@ -325,7 +325,7 @@ def test_an_agent_that_had_left_and_reserves_is_back_and_is_missed_when_it_goes_
 ) -> None:
     hub = make_hub(clock=clock, agent__lease=300)
     ada = registered(hub, "ada")
-    hub.do_chores()
+    hub.chores.run_due()
     ask(hub, "agent_unregister", id=ada)
     remote = replace(OPERATOR, proof="token")  # whose calls are no sign of the agent's own life
     hub.call("file_reserve", {"agent_id": ada, "paths": ["a"], "seconds": 86_400, "repository_path": HERE}, remote)
@@ -405,7 +405,7 @@ def test_reserving_releasing_leaving_and_forgetting_at_once_end_without_a_deadlo
             if (turn + number) % 4 == 1:
                 ask(hub, "agent_unregister", id=agent)
             clock.now += 20_000
-            hub.do_chores()
+            hub.chores.run_due()
         return {}
 
     both = [(hubs[n % 3], agents[n % 3], n) for n in range(6)]

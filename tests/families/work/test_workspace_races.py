@@ -9,9 +9,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from crewhall.app import Hub
+from crewhall.app import Hub, Tick
 from crewhall.errors import Failure
 from crewhall.families.all import registry
+from crewhall.families.work.workspace.chores import remove_ended
+from crewhall.stop import Stop
 from tests.conftest import Agent, Clock, Live, eventually, settings_for
 from tests.edges.raw_http import http
 from tests.families.work.claiming import happened, pass_time, rows
@@ -379,7 +381,7 @@ def test_one_that_is_finished_when_it_is_about_to_be_given_up_stays(
     clock.advance(90)
     with psycopg.connect(postgres_url) as other:
         other.execute("SELECT id FROM workflow FOR UPDATE")
-        ticking = thread(wide.hub.do_chores)
+        ticking = thread(wide.hub.chores.run_due)
         eventually(lambda: rows(postgres_url, WAITING))  # it has seen that nobody finished it
         other.execute("UPDATE workspace SET worktree = 'made'")
         other.commit()
@@ -391,15 +393,15 @@ def test_one_that_is_finished_when_it_is_about_to_be_given_up_stays(
 def test_a_slow_git_keeps_the_chores_up_for_a_bounded_time_and_the_rest_goes_on_later(
     make_hub: MakeHub, tmp_path: Path, clock: Clock, watch: Watch, thread: Any
 ) -> None:
-    """Signs of life are noted between two runs, so half of the time in which an agent is missed is enough for it."""
-    site = Site(make_hub(clock=clock, agent__heartbeat=2.0, agent__missed_beats=2), tmp_path / "shop")
+    """The chore's own limit ends the git that it waits for."""
+    site = Site(make_hub(clock=clock), tmp_path / "shop")
     workflow, _ = site.workflow()
     for branch in "ab":
         edited(site.workspace(workflow, branch), "file-0", "uncommitted", committed=False)
     site.ask("workflow_update_status", id=workflow, status="abandoned")
     watch.hold_at("add --all")
     clock.advance(60)
-    thread(site.hub.do_chores).result(20)
+    thread(lambda: remove_ended(Tick(site.hub, clock.now, 0, Stop(1.0)))).result(20)
     watch.wait_until_held()
     first, second = sorted(site.listed(workflow), key=lambda one: one["problem"] is None)
     assert "in time" in first["problem"]
@@ -407,6 +409,34 @@ def test_a_slow_git_keeps_the_chores_up_for_a_bounded_time_and_the_rest_goes_on_
     watch.let_all_go()
     pass_time(clock, 120, site.hub)
     assert {one["worktree"] for one in site.listed(workflow)} == {"removed"} and not site.home.exists()
+
+
+@on_sqlite
+def test_a_git_that_hangs_in_one_chore_delays_no_lease_of_another(
+    make_hub: MakeHub, tmp_path: Path, clock: Clock, watch: Watch
+) -> None:
+    site = Site(make_hub(clock=clock, agent__heartbeat=2.0, agent__missed_beats=2), tmp_path / "shop")
+    workflow, _ = site.workflow()
+    edited(site.workspace(workflow, "a"), "file-0", "uncommitted", committed=False)
+    site.ask("workflow_update_status", id=workflow, status="abandoned")
+    agent = site.ask("agent_register", name="quiet", runtime="codex", role="worker")["id"]
+    site.ask("agent_heartbeat", agent_id=agent)
+    watch.hold_at("add --all")
+    clock.advance(60)
+    site.hub.chores.tick()
+    watch.wait_until_held()
+    for _ in range(6):
+        clock.advance(2)
+        site.hub.chores.tick()
+    chores = site.hub.chores.records
+    eventually(lambda: site.ask("agent_get", id=agent)["status"] == "offline")
+    assert (chores["workspaces"].is_running, chores["workspaces"].runs) == (True, 0)
+    assert not chores["workspaces"].is_stuck(clock.now)
+    clock.advance(60)
+    assert chores["workspaces"].is_stuck(clock.now)
+    watch.let_all_go()
+    eventually(lambda: chores["workspaces"].runs == 1 and not chores["workspaces"].is_running)
+    assert site.hub.chores.close(10)
 
 
 def test_what_two_hubs_remove_at_once_is_removed_once_and_its_saved_work_is_told(
@@ -419,7 +449,7 @@ def test_what_two_hubs_remove_at_once_is_removed_once_and_its_saved_work_is_told
     site.ask("workflow_update_status", id=workflow, status="abandoned")
     hubs = [site.hub, *(make_hub(clock=clock) for _ in range(2))]
     clock.advance(60)
-    at_once(*(hub.do_chores for hub in hubs))
+    at_once(*(hub.chores.run_due for hub in hubs))
     assert {one["id"]: one["saved_refs"] for one in site.listed(workflow)} == {
         one["id"]: [f"refs/crewhall/{one['id']}"] for one in made
     }

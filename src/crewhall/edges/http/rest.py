@@ -137,7 +137,7 @@ def describe(tool: Tool) -> dict[str, Any]:
         "acting": tool.acting,
         "description": tool.description,
         "changes": tool.changes,
-        "long": tool.long or tool.unhurried,
+        "long": tool.pace in ("long", "own"),
         "who": list(tool.who),
         "profiles": list(tool.profiles),
         "input_schema": tool.input_schema,

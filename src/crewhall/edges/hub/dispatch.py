@@ -18,6 +18,7 @@ from crewhall.edges.hub.threads import Job, ThreadPerJob, Threads
 from crewhall.errors import Failure, Internal, TimedOut, Unavailable
 from crewhall.identity import Actor, Credentials
 from crewhall.stop import Stop
+from crewhall.tool import Tool
 
 log = logging.getLogger(__name__)
 ResultT = TypeVar("ResultT")
@@ -75,20 +76,23 @@ class Dispatcher:
         edge: str,
         report: Report | None = None,
         origin: Origin = NOWHERE,
+        tool: Tool | None = None,
     ) -> CallResult:
         """The tool's answer; progress goes to `report` while it runs. Raises NotFound for a tool there is not."""
         if self.is_stopping:
             leaving = Unavailable("this hub is stopping", hint="Try again in a moment.")
             return CallResult(leaving.body(name), leaving)
-        tool = self.hub.registry.find(name)
-        if tool.quick and self.hub.store.is_local:
-            return call(self.hub, name, arguments, actor, edge=edge, origin=origin)
+        tool = tool or self.hub.registry.find(name)
+        if tool.pace == "quick" and self.hub.store.is_local:
+            return call(self.hub, name, arguments, actor, edge=edge, origin=origin, tool=tool)
         seconds = self.hub.seconds_for(tool)
         stop = Stop(seconds)
         relay = ProgressRelay(report, self.hub.settings["tool.progress"]) if report else None
-        threads = self._apart if tool.unhurried else self._long if tool.long else self._short
+        threads = self._apart if tool.pace == "own" else self._long if tool.pace == "long" else self._short
         job = threads.start(
-            lambda: call(self.hub, name, arguments, actor, edge=edge, stop=stop, progress=relay, origin=origin)
+            lambda: call(
+                self.hub, name, arguments, actor, edge=edge, stop=stop, progress=relay, origin=origin, tool=tool
+            )
         )
         self._running[stop] = job
         self._worktrees[stop] = origin.worktree

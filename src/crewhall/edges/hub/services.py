@@ -60,7 +60,8 @@ class HubServices:
                 task.cancel()
             await self.leave()
             self.feed.close()
-            self.is_stuck = not await self.dispatcher.close(self._seconds_left())
+            has_ended = await asyncio.to_thread(self.hub.chores.close, self._seconds_left())
+            self.is_stuck = not await self.dispatcher.close(self._seconds_left()) or not has_ended
             self.bridges.release()
 
     async def _wait_for_worktrees(self) -> None:
@@ -85,7 +86,7 @@ class HubServices:
     async def _chores(self) -> None:
         while True:
             try:
-                await self.dispatcher.thread(self.hub.do_chores)
+                await self.dispatcher.thread(self.hub.chores.tick)
             except Exception:
-                log.exception("no chore could be done")
-            await asyncio.sleep(self.hub.tick_seconds)
+                log.exception("no chore could be started")
+            await asyncio.sleep(self.hub.chores.tick_seconds)

@@ -145,13 +145,13 @@ class McpEdge:
 
     async def _call(self, ctx: ServerRequestContext[Any], params: CallToolRequestParams) -> Any:
         try:
-            self.registry.find(params.name)
+            tool = self.registry.find(params.name)
         except NotFound as unknown:
             raise MCPError(code=INVALID_PARAMS, message=f"{unknown.message}. {unknown.hint}") from None
         who = caller_of(ctx)
         report = ctx.session.report_progress
         answer = await self.dispatcher.answer(
-            params.name, params.arguments or {}, who.actor, who.edge, report, origin=who.origin
+            params.name, params.arguments or {}, who.actor, who.edge, report, origin=who.origin, tool=tool
         )
         return tool_result(answer.body, is_error=answer.failure is not None)
 

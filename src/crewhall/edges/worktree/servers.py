@@ -81,19 +81,14 @@ class WorktreeServers:
         await has_place.wait()
         self._loop = asyncio.get_running_loop()
         try:
-            self._tell_project(self)
+            self._hub.state(LISTENER).servers = self
             await self._settle()
         finally:
             self.has_begun.set()
 
-    def _tell_project(self, servers: "WorktreeServers | None") -> None:
-        """Let the tools of family project know these servers; a hub may be without that family."""
-        if LISTENER in self._hub.registry.states:
-            self._hub.state(LISTENER).servers = servers
-
     async def close(self, seconds: float) -> None:
         """End all servers; the worktrees stay open, for the next hub."""
-        self._tell_project(None)
+        self._hub.state(LISTENER).servers = None
         async with self._turn:
             self._has_closed = True
             self.listening.close()

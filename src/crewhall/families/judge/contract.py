@@ -35,7 +35,7 @@ def workflow_of(call: Call, contract: Contract) -> str | None:
 
     Raises InvalidInput when there is no such workflow, or the task is another's.
     """
-    with call.hub.store.read() as tx:
+    with call.look() as tx:
         task = tx.one("task_workflow", id=contract.task_id)
         named = contract.workflow_id
         if named is not None and tx.one("workflow_get", id=named) is None:

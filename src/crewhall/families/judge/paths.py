@@ -104,7 +104,7 @@ def _innermost_root(call: Call, path: str) -> str | None:
     A repository that an agent made known is not opened by that to one who is elsewhere.
     """
     node, is_here = call.settings.node, call.actor.kind == "operator" or call.edge == "bridge"
-    with call.hub.store.read() as tx:
+    with call.look() as tx:
         known = tx.all("judge_roots", path=path, node=node, is_here=int(is_here))
         rows = [*known, served_above(tx, node, path)]
     for one in sorted({str(row["path"]) for row in rows if row is not None}, key=len, reverse=True):

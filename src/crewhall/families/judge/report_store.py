@@ -31,15 +31,14 @@ def find_cached(call: Call, run: ReviewRun, cache_key: str | None) -> ReviewResu
     """The report that is cached under a key. A cached CRITICAL_HALT pauses its workflow again."""
     if cache_key is None:
         return None
-    with call.hub.store.read() as tx:
+    with call.look() as tx:
         row = tx.one("judge_report_kept", question=cache_key)
     if row is None:
         return None
     has_paused = False
     if _halts(row):
-        call.now = call.hub.clock()
-        with call.begin() as tx:
-            has_paused = _halt(tx, row, call.now)
+        with call.begin(at=call.later()) as tx:
+            has_paused = _halt(tx, row, tx.now)
     return ReviewResult(row, run.question, is_cached=True, has_paused=has_paused)
 
 
@@ -68,16 +67,15 @@ def store(call: Call, run: ReviewRun) -> ReviewResult:
         "duration_ms": round(run.reply.seconds * 1000),
         "actor": call.actor.id,
     }
-    call.now, has_paused = call.hub.clock(), False  # it happens now, and began long ago
-    with call.begin() as tx:
+    has_paused = False
+    with call.begin(at=call.later()) as tx:  # it happens now, and began long ago
         if question.workflow_id is not None:
-            locked(
-                tx, "workflow", question.workflow_id
-            )  # before the row that names it: who halts it needs the lock too
-        tx.run("judge_report_put", **row, now=call.now)
+            # Before the row that names it: who halts it needs the lock too.
+            locked(tx, "workflow", question.workflow_id)
+        tx.run("judge_report_put", **row, now=tx.now)
         tx.event("report.made" if ruling is not None else "report.failed", row["id"], after=row["verdict"] or error)
         if _halts(row):
-            has_paused = _halt(tx, row, call.now)
+            has_paused = _halt(tx, row, tx.now)
     return ReviewResult(row | {"created_at": call.now}, question, has_paused=has_paused)
 
 

@@ -60,7 +60,7 @@ RulingT = TypeVar("RulingT", bound=Ruling)
     "claude_judge_review",
     command="judge review",
     changes=True,
-    unhurried=True,
+    pace="own",
     outward=True,
     aliases=("claude_review",),
     **COORDINATORS,
@@ -110,7 +110,7 @@ def _review(result: ReviewResult) -> ReviewOutcome:
 
 
 @judge.tool(
-    "claude_validate_proposal", command="judge proposal", changes=True, unhurried=True, outward=True, **COORDINATORS
+    "claude_validate_proposal", command="judge proposal", changes=True, pace="own", outward=True, **COORDINATORS
 )
 def claude_validate_proposal(
     call: Call,
@@ -136,7 +136,7 @@ def claude_validate_proposal(
     )
 
 
-@judge.tool("claude_security_audit", command="judge audit", changes=True, unhurried=True, outward=True, **COORDINATORS)
+@judge.tool("claude_security_audit", command="judge audit", changes=True, pace="own", outward=True, **COORDINATORS)
 def claude_security_audit(
     call: Call,
     files: Annotated[list[PathText], Field(min_length=1, max_length=500, description="In working_directory.")],
@@ -162,9 +162,7 @@ def claude_security_audit(
     )
 
 
-@judge.tool(
-    "claude_resolve_conflict", command="judge conflict", changes=True, unhurried=True, outward=True, **COORDINATORS
-)
+@judge.tool("claude_resolve_conflict", command="judge conflict", changes=True, pace="own", outward=True, **COORDINATORS)
 def claude_resolve_conflict(
     call: Call,
     contract_path: ContractPath,
@@ -194,7 +192,7 @@ def claude_resolve_conflict(
     return DecisionOutcome(**_outcome(result), side=decision.side, reasoning=decision.reasoning[:REASONING])
 
 
-@judge.tool("claude_health", command="judge health", long=True, **COORDINATORS)
+@judge.tool("claude_health", command="judge health", pace="long", **COORDINATORS)
 def claude_health(call: Call) -> JudgeHealth:
     """Whether the Claude CLI is there and answers, and how long the line before it is."""
     cli, reported, error = cli_of(call), None, None

@@ -7,7 +7,7 @@ from crewhall.families.project.model_context import MaxTokens, ProjectContext, S
 from crewhall.families.project.root import root_of
 
 
-@project.tool("get_project_context", command="project context", long=True, profiles=("worktree",))
+@project.tool("get_project_context", command="project context", pace="long", profiles=("worktree",))
 def get_project_context(call: Call, max_tokens: MaxTokens = 20_000, sources: Sources | None = None) -> ProjectContext:
     """The worktree at a glance: git state and changes, commits, files, README, manifests, open tasks and more.
 

@@ -13,7 +13,9 @@ from crewhall.outside.just import recipes, run_recipe
 SPARE = 3.0  # seconds of a call that are kept to end a task and answer
 
 
-@project.tool("run_just_task", command="project run", changes=True, long=True, destructive=True, profiles=("worktree",))
+@project.tool(
+    "run_just_task", command="project run", changes=True, pace="long", destructive=True, profiles=("worktree",)
+)
 def run_just_task(call: Call, task_name: TaskName) -> TaskRun:
     """Run a public recipe of the project's justfile, without arguments: its output and exit code.
 

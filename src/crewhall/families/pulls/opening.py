@@ -82,11 +82,11 @@ def _begin(call: Call, host: Host, repo: HostRepository, wanted: Wanted, base: s
     place = {"host": host.access.web, "owner": repo.owner, "name": repo.name, "base_branch": base}
     call.hub.journal.settle_left(OPENING, place_on(host.access.web, repo), HostWorld(host, wanted.labels))
     taken = _branches_taken(host, repo, wanted)
-    others = beside(call.hub, place)  # before the host is asked: who is done by then has a pull there
+    others = beside(call, place)  # before the host is asked: who is done by then has a pull there
     _refuse_title(host.open_pulls(repo, list(taken.values()), base), wanted.title)
     paths = {file.path: file.action for file in wanted.files}
     summed = digest(base, [(file.path, file.action, file.content) for file in wanted.files])
-    ended, warnings = _refuse_rivals(host, repo, rivals(wanted.title, summed, paths, others), call.hub.clock())
+    ended, warnings = _refuse_rivals(host, repo, rivals(wanted.title, summed, paths, others), call.later())
     free = next(n for n in itertools.count(1) if n not in taken)
     row = {"branch": _name_branch(wanted, free), "title": wanted.title, "change_type": wanted.change_type}
     kept = {"provider": host.access.kind, "digest": summed, "paths": json.dumps(paths)}

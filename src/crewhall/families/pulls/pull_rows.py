@@ -9,12 +9,12 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from crewhall.app import Call, Hub
+from crewhall.app import Call
 from crewhall.errors import Conflict
 from crewhall.identity import new_id
 from crewhall.journal import LAST_LOOK_MS, Kind, Operation
 from crewhall.outside.hosting.model import HostRepository
-from crewhall.store.transaction import Row, Tx, Work
+from crewhall.store.transaction import Row, Tx
 
 
 def begin(call: Call, kind: Kind[Any], fields: Row, ended: Collection[str]) -> Operation[Any]:
@@ -22,10 +22,10 @@ def begin(call: Call, kind: Kind[Any], fields: Row, ended: Collection[str]) -> O
 
     `ended` are the rows of pulls with the same files that are open no longer.
     """
-    now, id = call.hub.clock(), new_id("pl")
+    id = new_id("pl")
     same = {key: fields[key] for key in ("host", "owner", "name", "digest")}
-    call.stop.check()
-    with call.hub.store.write(Work(call.actor.id, call.tool.name, now)) as tx:
+    with call.begin_midway() as tx:
+        now = tx.now
         # Hubs of the release before this one know no journal, and take what has an old lease for dead.
         old = {"holder": call.id, "lease_until": now + LAST_LOOK_MS}
         if tx.one("pull_begin", id=id, actor=call.actor.id, **fields, **old, now=now) is None:
@@ -49,9 +49,9 @@ def place_on(host: str, repo: HostRepository) -> str:
     return f"{host}/{repo.owner}/{repo.name}"
 
 
-def beside(hub: Hub, place: Row) -> list[Row]:
+def beside(call: Call, place: Row) -> list[Row]:
     """The pulls into the same branch that are being opened, or were open when the hall last looked; newest first."""
-    with hub.store.read() as tx:
+    with call.look() as tx:
         return tx.all("pulls_beside", **place)
 
 

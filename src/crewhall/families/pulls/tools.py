@@ -45,7 +45,7 @@ HEALTH_SECONDS = 10.0  # for a host to answer
 MAY = {1: "nothing", 2: "pulls with up to 3 files", 3: "pulls with any number of files"}
 
 
-@pulls.tool("create_pr", changes=True, long=True, outward=True, command="pr create", route=("POST", "prs"))
+@pulls.tool("create_pr", changes=True, pace="long", outward=True, command="pr create", route=("POST", "prs"))
 def create_pr(
     call: Call,
     repo_owner: Owner,
@@ -131,7 +131,7 @@ def _to_result(wanted: Wanted, branch: str, provider: str | None, **more: object
     return CreatedPull.model_validate({**nothing, **fields, **more})
 
 
-@pulls.tool("list_prs", long=True, outward=True, command="pr list", route=("GET", "prs"))
+@pulls.tool("list_prs", pace="long", outward=True, command="pr list", route=("GET", "prs"))
 def list_prs(
     call: Call,
     repo_owner: Owner,
@@ -157,7 +157,7 @@ def list_prs(
     return Pulls.model_validate({**fields, "total": len(listed) if is_whole else None})
 
 
-@pulls.tool("get_pr_status", long=True, outward=True, command="pr status")
+@pulls.tool("get_pr_status", pace="long", outward=True, command="pr status")
 def get_pr_status(
     call: Call, repo_owner: Owner, repo_name: RepoName, pr_number: Number, clone_url: CloneUrl | None = None
 ) -> PullStatus:
@@ -171,7 +171,7 @@ def get_pr_status(
     return PullStatus.whole(detail)
 
 
-@pulls.tool("pulls_health", long=True, outward=True, command="pr health")
+@pulls.tool("pulls_health", pace="long", outward=True, command="pr health")
 def pulls_health(call: Call) -> PullsHealth:
     """Which hosts are set up and answer, what is left of their rate limits, your tier, and the allowed paths."""
     health = {

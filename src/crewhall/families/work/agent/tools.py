@@ -136,7 +136,7 @@ def agent_update(
     return Done(success=True)
 
 
-@work.tool("agent_get", quick=True, profiles=("coordinator", "reviewer"), resources=("crewhall://agents/{id}",))
+@work.tool("agent_get", pace="quick", profiles=("coordinator", "reviewer"), resources=("crewhall://agents/{id}",))
 def agent_get(call: Call, id: AgentId) -> Agent:
     """An agent's details."""
     return Agent.from_row(found(call, "agent", id))

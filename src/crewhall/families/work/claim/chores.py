@@ -39,7 +39,7 @@ def expire_leases(tick: Tick) -> None:
     A hub that was away itself, or has just started, could not have heard them: it waits for one whole lease first.
     """
     spans = {"beats": lease_ms(tick.settings, beats=True), "lease": lease_ms(tick.settings, beats=False)}
-    with tick.hub.store.read() as look:
+    with tick.look() as look:
         lapsed = look.all("agents_lapsed", now=tick.now, awake=tick.awake_since, limit=EXPIRED_AT_ONCE, **spans)
     for agent in lapsed:
         try:

@@ -25,7 +25,7 @@ RETURN_INBOXES = 20
 def messages_expire(tick: Tick) -> None:
     """Unread messages whose time is over are expired, some thousands at the most in one tick."""
     for _ in range(EXPIRE_BATCHES):
-        with tick.hub.store.read() as tx:
+        with tick.look() as tx:
             ids = [row["id"] for row in tx.all("messages_due", now=tick.now, limit=EXPIRE_BATCH)]
         if ids:
             _expire(tick, ids)
@@ -46,7 +46,7 @@ def _expire(tick: Tick, ids: list[str]) -> None:
 @work.chore("undeliverable")
 def return_undeliverable(tick: Tick) -> None:
     """Senders are told what lies unread with agents that are offline past their lease."""
-    with tick.hub.store.read() as tx:
+    with tick.look() as tx:
         lost = tx.all("inboxes_of_the_lost", now=tick.now, limit=RETURN_INBOXES)
     for row in lost:
         with tick.begin() as tx:

@@ -67,7 +67,7 @@ def repository_list(call: Call, limit: Limit = 50, offset: Offset = 0) -> Reposi
     return Repositories(repositories=items, total=total, next_offset=following)
 
 
-@work.tool("repository_get", quick=True, profiles=("coordinator",))
+@work.tool("repository_get", pace="quick", profiles=("coordinator",))
 def repository_get(call: Call, path: Path) -> Repository | None:
     """The repository at an absolute path, or null when the hall does not know it."""
     row = call.one("repository_get", path=repository_path(path))

@@ -9,7 +9,7 @@ FORGOTTEN = 500  # agents whose dead reservations are forgotten in one tick
 @work.chore("reservations", seconds=600)
 def forget_reservations(tick: Tick) -> None:
     """Reservations whose time is over are forgotten."""
-    with tick.hub.store.read() as look:
+    with tick.look() as look:
         agents = look.all("agents_with_dead_reservations", now=tick.now, limit=FORGOTTEN)
     for row in agents:
         with tick.begin() as tx:

@@ -8,35 +8,27 @@ from crewhall.app import Tick
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import locked
 from crewhall.families.work.workspace.removal import AGAIN_MS, log, note_removed, problem_row, try_removal
-from crewhall.stop import Stop
 from crewhall.store.transaction import Row
 
 HALF_MADE_MS = 15 * 60_000  # after which a worktree that nobody finished is given up
-REMOVED_AT_ONCE = 2  # in one run of the chore: other chores wait for it
-CHORE_SECONDS = 45.0  # for git in one run
+REMOVED_AT_ONCE = 20  # in one run of the chore
 
 
-@work.chore("workspaces", seconds=30.0, everywhere=True)
+@work.chore("workspaces", seconds=30.0, everywhere=True, limit_seconds=45.0)
 def remove_ended(tick: Tick) -> None:
     """Remove the worktrees on this node whose workspaces have ended, and give up those that nobody finished.
 
     What there is no time for goes on at the next run.
     """
-    node, stop = tick.settings.node, Stop(_seconds(tick))
-    with tick.hub.store.read() as look:
+    node = tick.settings.node
+    with tick.look() as look:
         half = look.all("workspaces_half_made", node=node, before=tick.now - HALF_MADE_MS, limit=REMOVED_AT_ONCE)
         over = look.all("workspaces_over", node=node, before=tick.now - AGAIN_MS, limit=REMOVED_AT_ONCE)
     for row in half:
         _on_its_own(tick, row, partial(_give_up, tick, row))
     for row in over:
-        if stop.seconds_left:
-            _on_its_own(tick, row, partial(_remove, tick, row, stop))
-
-
-def _seconds(tick: Tick) -> float:
-    """How long git may take: signs of life are noted by another chore, well before an agent is missed."""
-    missed = tick.settings["agent.heartbeat"] * tick.settings["agent.missed_beats"]
-    return min(CHORE_SECONDS, float(missed) / 2)
+        if tick.stop.seconds_left != 0:
+            _on_its_own(tick, row, partial(_remove, tick, row))
 
 
 def _on_its_own(tick: Tick, row: Row, step: Callable[[], None]) -> None:
@@ -49,8 +41,10 @@ def _on_its_own(tick: Tick, row: Row, step: Callable[[], None]) -> None:
             _tell(tick, row, problem_row(f"{type(error).__name__}: {error}"))
 
 
-def _remove(tick: Tick, row: Row, stop: Stop) -> None:
-    _tell(tick, row, try_removal(row, tick.hub.store, stop))
+def _remove(tick: Tick, row: Row) -> None:
+    changed = try_removal(row, tick.hub.store, tick.stop)
+    if not tick.stop.is_cancelled:  # a hub that stops leaves it to the next one
+        _tell(tick, row, changed)
 
 
 def _tell(tick: Tick, row: Row, changed: Row) -> None:

@@ -76,7 +76,7 @@ def create(call: Call, workflow_id: str, wish: Wish) -> Row:
     when the workflow is over or has no repository, Forbidden for a path that an agent may not choose, StaleClaim for
     another agent's task, LimitExceeded when the workflow has too many.
     """
-    with call.begin() as tx:
+    with call.look() as tx:
         workflow = found(tx, "workflow", workflow_id)
     repo = _repository(call, workflow)
     wanted = _wanted(call, repo, workflow_id, wish)
@@ -259,7 +259,7 @@ def place_for(call: Call, workflow: Row, task: Row) -> tuple[Place | None, str |
 
 
 def _place(call: Call, workflow: Row, task: Row) -> Place | None:
-    with call.begin() as tx:
+    with call.look() as tx:
         row = None if task["workspace_id"] is None else tx.one("workspace_get", id=task["workspace_id"])
         before = sorted(one["branch"] for one in tx.all("branches_before", id=task["id"]))
     is_live = row is not None and row["status"] == "active"

@@ -34,7 +34,7 @@ from crewhall.store.transaction import Row, Tx
 NAMED = 20  # tasks of one workspace
 
 
-@work.tool("workspace_create", changes=True, idempotent=True, long=True, profiles=("coordinator",))
+@work.tool("workspace_create", changes=True, idempotent=True, pace="long", profiles=("coordinator",))
 def workspace_create(
     call: Call,
     workflow_id: WorkflowId,
@@ -51,7 +51,7 @@ def workspace_create(
     return WorkspaceMade(**{name: row[name] for name in WorkspaceMade.model_fields})
 
 
-@work.tool("workspace_update", changes=True, idempotent=True, destructive=True, long=True, profiles=("coordinator",))
+@work.tool("workspace_update", changes=True, idempotent=True, destructive=True, pace="long", profiles=("coordinator",))
 def workspace_update(
     call: Call,
     id: WorkspaceId,
@@ -125,7 +125,7 @@ def task_assign_workspace(
     return Done(success=True)
 
 
-@work.tool("workspace_forecast", long=True, profiles=("coordinator", "reviewer"))
+@work.tool("workspace_forecast", pace="long", profiles=("coordinator", "reviewer"))
 def workspace_forecast(call: Call, workflow_id: WorkflowId) -> Forecast:
     """Which live workspaces would conflict if they were merged now, and in which files; uncommitted work counts.
 

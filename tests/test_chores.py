@@ -1,0 +1,80 @@
+"""Chores: each in a thread of its own, with a record of how it went."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from crewhall.app import Hub, Tick
+from crewhall.errors import Unavailable
+from crewhall.tool import Family, Registry
+from tests.conftest import Clock, eventually
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+MakeHub = Callable[..., Hub]
+
+
+def hub_with(make_hub: MakeHub, clock: Clock, **chores: Callable[[Tick], None]) -> Hub:
+    family = Family("toy", "For tests.", "tests")
+    for name, run in chores.items():
+        family.chore(name, everywhere=True, limit_seconds=5.0)(run)
+    return make_hub(Registry([family]), clock)
+
+
+def test_a_chore_that_hangs_delays_no_other_and_is_not_started_twice(make_hub: MakeHub, clock: Clock) -> None:
+    let_go, runs = threading.Event(), []
+
+    def hang(tick: Tick) -> None:
+        let_go.wait(30)
+
+    hub = hub_with(make_hub, clock, hang=hang, quick=lambda tick: runs.append(tick.now))
+    for number in range(1, 4):
+        hub.chores.tick()
+        eventually(lambda: hub.chores.records["quick"].runs == number)  # noqa: B023
+        clock.advance(10)
+    hanging = hub.chores.records["hang"]
+    assert (hanging.is_running, hanging.runs, hanging.is_stuck(clock.now)) == (True, 0, True)
+    let_go.set()
+    assert hub.chores.close(10) and (hanging.runs, hanging.is_running) == (1, False)
+
+
+def test_a_record_says_when_a_chore_ran_how_long_and_what_went_wrong(make_hub: MakeHub, clock: Clock) -> None:
+    def refuse(tick: Tick) -> None:
+        clock.advance(1.5)
+        raise Unavailable("the disk is full", hint="Make room.")
+
+    hub = hub_with(make_hub, clock, refuse=refuse, fine=lambda tick: None)
+    began = clock.now
+    hub.chores.run_due()
+    record = hub.chores.records["refuse"]
+    assert (record.started_at, record.ended_at, record.duration_ms) == (began, began + 1_500, 1_500)
+    assert (record.error, record.runs, record.failures) == ("the disk is full", 1, 1)
+    fine = hub.chores.records["fine"]
+    assert (fine.error, fine.runs, fine.failures, fine.is_stuck(clock.now)) == (None, 1, 0, False)
+
+
+def test_a_chore_that_another_hub_holds_has_not_run_here(make_hub: MakeHub, clock: Clock) -> None:
+    first, second = make_hub(clock=clock), make_hub(clock=clock)
+    first.chores.run_due()
+    second.chores.run_due()
+    assert (first.chores.records["prune"].runs, second.chores.records["prune"].runs) == (1, 0)
+
+
+def test_a_hub_that_stops_tells_its_chores(make_hub: MakeHub, clock: Clock) -> None:
+    began = threading.Event()
+
+    def wait(tick: Tick) -> None:
+        began.set()
+        tick.stop.wait(30)
+
+    hub = hub_with(make_hub, clock, wait=wait)
+    hub.chores.tick()
+    assert began.wait(10) and hub.chores.close(10)
+    assert hub.chores.records["wait"].error == "the hub stops"
+
+
+def test_a_chore_ends_what_it_waits_for_at_its_limit(make_hub: MakeHub, clock: Clock) -> None:
+    limits: list[float] = []
+    hub = hub_with(make_hub, clock, look=lambda tick: limits.append(tick.stop.seconds_left or 0))
+    hub.chores.run_due()
+    assert 4.0 < limits[0] <= 5.0
