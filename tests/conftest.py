@@ -215,8 +215,8 @@ def live(serve: Callable[..., Live]) -> Live:
 
 
 @contextlib.contextmanager
-def standing(home: Path) -> Iterator[Live]:
-    """One hub on SQLite for many tests, where each would otherwise start and stop its own to be refused by it."""
+def serve_for_module(home: Path) -> Iterator[Live]:
+    """One live hub on SQLite for all tests of a module that only get refusals from it."""
     with contextlib.closing(Hub(settings_for(str(home / "hall.db"), home), registry())) as hub:
         live = Live(hub)
         yield live

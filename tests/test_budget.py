@@ -10,10 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from crewhall.token_budget import (
-    Costed,
+    CostedItem,
     affordable,
     cost,
-    costed,
     fit_fields,
     fit_items,
     fit_text,
@@ -21,6 +20,7 @@ from crewhall.token_budget import (
     fits,
     shares,
     want,
+    with_cost,
 )
 from tests.outside.samples import prose, real_cost
 from tests.sizes import size
@@ -235,14 +235,14 @@ def test_items_are_costed_until_they_would_not_fit_and_no_further() -> None:
             asked.append(number)
             yield {"id": number, "text": "word " * 20}
 
-    found = affordable(map(costed, items()), 200)
+    found = affordable(map(with_cost, items()), 200)
     assert len(asked) == len(found) < 15 and sum(one.tokens for one in found) > 200
     assert all(one.tokens == cost(one.item) + 1 for one in found)
 
 
 @given(st.lists(st.integers(1, 50), max_size=20), st.integers(-10, 300))
 def test_the_first_items_that_fit_together_are_kept(sizes: list[int], most: int) -> None:
-    kept = fit_items([Costed({"n": number}, tokens) for number, tokens in enumerate(sizes)], most)
+    kept = fit_items([CostedItem({"n": number}, tokens) for number, tokens in enumerate(sizes)], most)
     assert kept == [{"n": number} for number in range(len(kept))]
     assert sum(sizes[: len(kept)]) <= max(0, most)
     assert len(kept) == len(sizes) or sum(sizes[: len(kept) + 1]) > most

@@ -14,7 +14,7 @@ import pytest
 from mcp.shared.uri_template import UriTemplate
 
 from crewhall.app import Call
-from crewhall.declaration import KEY, Declared
+from crewhall.declaration import KEY, Declaration
 from crewhall.edges.http.rest import describe, openapi
 from crewhall.edges.mcp.resources import resources
 from crewhall.edges.mcp.server import as_mcp
@@ -162,8 +162,8 @@ def test_a_prompt_names_only_calls_that_can_be_made(prompt: Prompt) -> None:
 
 
 @pytest.mark.parametrize("declared", [*TOOLS, *PROMPTS], ids=lambda declared: declared.name)
-def test_what_suggests_names_a_query_that_is_there(declared: Declared) -> None:
-    queries = Queries(family.queries for family in registry().families).rendered(SQLITE)
+def test_what_suggests_names_a_query_that_is_there(declared: Declaration) -> None:
+    queries = Queries(family.queries for family in registry().families).render(SQLITE)
     for argument in declared.arguments.model_fields:
         _, query = declared.suggestions(argument)
         assert query is None or {":prefix", ":limit"} <= set(re.findall(r":\w+", queries[query]))
@@ -180,7 +180,7 @@ def test_what_suggests_names_a_query_that_is_there(declared: Declared) -> None:
 )
 def test_the_lists_stay_short(family: str, profile: str, tools: int, most_bytes: int) -> None:
     """In the bytes that a model reads: names, descriptions and input schemas, as MCP lists them."""
-    listed = [as_mcp(tool) for tool in registry().visible(("operator", "agent"), (family,), profile)]
+    listed = [as_mcp(tool) for tool in registry().visible_tools(("operator", "agent"), (family,), profile)]
     told = [{"name": one.name, "description": one.description, "inputSchema": one.input_schema} for one in listed]
     assert len(told) <= tools
     assert len(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()) <= most_bytes

@@ -80,7 +80,7 @@ def test_the_index_has_every_noun_and_each_page_leads_to_neighbours() -> None:
         assert {target for target, _ in links_of(page)} & (set(NOUN_PAGES) - {page})
 
 
-def refused(words: Sequence[str]) -> str | None:
+def refusal_of(words: Sequence[str]) -> str | None:
     """What is wrong with the words after `crewhall`, by the command line's own reading of them."""
     flags, rest = split_flags(list(words))
     if not rest or rest[0] in {*BRIDGES, *OWN_COMMANDS}:
@@ -100,7 +100,7 @@ def refused(words: Sequence[str]) -> str | None:
 def test_every_command_on_a_page_is_there_with_its_flags(page: Path) -> None:
     for block in blocks_of(page.read_text(), is_ours=lambda kind: kind in ("", "sh") or kind.startswith("sh ")):
         for words in commands_of(block.script):
-            assert refused(words) is None, f"line {block.line}: {' '.join(words)}"
+            assert refusal_of(words) is None, f"line {block.line}: {' '.join(words)}"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_every_command_on_a_page_is_there_with_its_flags(page: Path) -> None:
     ],
 )
 def test_a_command_that_is_not_there_is_noticed(script: str, problem: str | None) -> None:
-    assert [refused(words) for words in commands_of(script)] == [problem]
+    assert [refusal_of(words) for words in commands_of(script)] == [problem]
 
 
 @pytest.mark.slow

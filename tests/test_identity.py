@@ -24,7 +24,7 @@ def the_operators_token(hub: Hub, home: Path) -> str:
         return operator_token(tx, home, hub.clock())
 
 
-def kept(hub: Hub) -> list[dict[str, Any]]:
+def token_rows(hub: Hub) -> list[dict[str, Any]]:
     hub.store.texts["tokens_kept"] = "SELECT * FROM token ORDER BY created_at, id"
     with hub.store.read() as tx:
         return tx.all("tokens_kept")
@@ -38,7 +38,7 @@ def test_an_id_is_a_prefix_and_twelve_letters_or_digits() -> None:
 def test_the_hall_keeps_a_hash_and_never_the_token(hub: Hub) -> None:
     with hub.own_work() as tx:
         tokens = [make_token(tx, kind, "x", hub.clock()) for kind in ("operator", "browser", "link")]
-    rows = kept(hub)
+    rows = token_rows(hub)
     assert {row["hash"] for row in rows} == {hashlib.sha256(token.encode()).hexdigest() for token in tokens}
     for token in tokens:
         assert re.fullmatch(r"ch_[a-z]+_[\w-]{43}", token) and token not in str(rows)
@@ -57,7 +57,7 @@ def test_the_operators_token_survives_a_restart(make_hub: Callable[..., Hub], tm
     first = the_operators_token(make_hub(), tmp_path)
     again = make_hub()
     assert the_operators_token(again, tmp_path) == first
-    assert len(kept(again)) == 1
+    assert len(token_rows(again)) == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"ch_operator_of_another_hall\n", b"\xff\xfe\x00", None])
@@ -123,7 +123,7 @@ def test_what_is_over_is_forgotten_and_the_rest_is_kept(hub: Hub, clock: Clock) 
         make_token(tx, "browser", "y", hub.clock(), expires_at=hub.clock() + 3 * DAY * 1000)
     clock.advance(2 * DAY)
     hub.chores.run_due()
-    assert sorted(row["kind"] for row in kept(hub)) == ["agent", "browser"]
+    assert sorted(row["kind"] for row in token_rows(hub)) == ["agent", "browser"]
     assert ada.actor.id == ada.id
 
 

@@ -26,7 +26,7 @@ from crewhall.journal import (
 from crewhall.store.transaction import Row, Tx, Work
 from crewhall.tool import Family, Registry
 from tests.conftest import Clock
-from tests.families.work.halls import sql
+from tests.families.work.workflows import sql
 
 Op = Operation["Files"]
 

@@ -13,7 +13,7 @@ from crewhall.families.all import registry
 from crewhall.journal import Kind, settle_all
 from tests.conftest import Clock, settings_for
 from tests.contract.writer import SERVER
-from tests.families.work.halls import sql
+from tests.families.work.workflows import sql
 from tests.trials import START, TRIALS, Trial
 
 pytestmark = pytest.mark.slow

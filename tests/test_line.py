@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crewhall.errors import Cancelled, LimitExceeded
-from crewhall.fair_queue import LONGEST, Line
+from crewhall.fair_queue import LONGEST, FairQueue
 from crewhall.stop import Stop
 from tests.conftest import eventually
 
@@ -17,20 +17,22 @@ from tests.conftest import eventually
 class Guest:
     """Somebody in a thread who wants a turn, and has it until they are told to leave."""
 
-    def __init__(self, line: Line, question: str, stop: Any = None) -> None:
+    def __init__(self, queue: FairQueue, question: str, stop: Any = None) -> None:
         self.question = question
         self.stop: Any = stop or Stop()
         self.told: list[str] = []
         self.has_waited: bool | None = None
         self.error: Exception | None = None
         self._leave = threading.Event()
-        self._line = line
+        self._queue = queue
         self._thread = threading.Thread(target=self._come, daemon=True)
         self._thread.start()
 
     def _come(self) -> None:
         try:
-            with self._line.turn(self.question, self.stop, lambda place, waited: self.told.append(place)) as has_waited:
+            with self._queue.turn(
+                self.question, self.stop, lambda place, waited: self.told.append(place)
+            ) as has_waited:
                 self.has_waited = has_waited
                 self._leave.wait(20)
         except Exception as error:
@@ -46,11 +48,11 @@ class Guest:
         assert not self._thread.is_alive()
 
 
-def guests(line: Line, *questions: str) -> list[Guest]:
+def guests(queue: FairQueue, *questions: str) -> list[Guest]:
     """They come one after the other."""
     found: list[Guest] = []
     for question in questions:
-        found.append(Guest(line, question))
+        found.append(Guest(queue, question))
         eventually(lambda: found[-1].is_in or found[-1].told)
     return found
 
@@ -61,21 +63,21 @@ def are_in(some: list[Guest]) -> bool:
 
 @pytest.mark.parametrize("at_once", [1, 2])
 def test_so_many_at_once_and_the_first_come_first(at_once: int) -> None:
-    line = Line(at_once, "review")
-    all_of_them = guests(line, *"abcde")
+    queue = FairQueue(at_once, "review")
+    all_of_them = guests(queue, *"abcde")
     for done, guest in enumerate(all_of_them):
         now = all_of_them[done : done + at_once]
         eventually(partial(are_in, now))
         assert [one.is_in for one in all_of_them[done:]] == [True] * len(now) + [False] * (5 - done - len(now))
-        assert line.standing == (len(now), 5 - done - len(now))
+        assert queue.counts == (len(now), 5 - done - len(now))
         guest.leave()
-    assert line.standing == (0, 0)
+    assert queue.counts == (0, 0)
     assert [guest.has_waited for guest in all_of_them] == [False] * at_once + [True] * (5 - at_once)
 
 
 def test_each_is_told_where_it_stands_whenever_that_changes() -> None:
-    line = Line(1, "review")
-    first, second, third = guests(line, *"abc")
+    queue = FairQueue(1, "review")
+    first, second, third = guests(queue, *"abc")
     assert (first.told, second.told) == ([], ["yours is next in line, 1 running"])
     assert third.told == ["1 before yours in line, 1 running"]
     first.leave()
@@ -86,8 +88,8 @@ def test_each_is_told_where_it_stands_whenever_that_changes() -> None:
 
 
 def test_the_same_question_waits_for_its_answer_and_holds_nobody_up() -> None:
-    line = Line(3, "review")
-    first, same, other = guests(line, "a", "a", "b")
+    queue = FairQueue(3, "review")
+    first, same, other = guests(queue, "a", "a", "b")
     assert first.is_in and other.is_in and not same.is_in
     assert same.told == ["the same review is running: yours gets its answer"]
     first.leave()
@@ -98,10 +100,10 @@ def test_the_same_question_waits_for_its_answer_and_holds_nobody_up() -> None:
 
 
 def test_who_gives_up_in_line_frees_its_place() -> None:
-    line = Line(1, "review")
-    first, second, third = guests(line, *"abc")
+    queue = FairQueue(1, "review")
+    first, second, third = guests(queue, *"abc")
     second.stop.cancel()
-    eventually(lambda: line.standing == (1, 1))
+    eventually(lambda: queue.counts == (1, 1))
     assert isinstance(second.error, Cancelled) and not second.is_in
     eventually(lambda: third.told[-1] == "yours is next in line, 1 running")
     first.leave()
@@ -110,24 +112,24 @@ def test_who_gives_up_in_line_frees_its_place() -> None:
 
 
 def test_a_turn_that_fails_is_over() -> None:
-    line = Line(1, "review")
-    with pytest.raises(ZeroDivisionError), line.turn("a", Stop(), lambda *_: None):
+    queue = FairQueue(1, "review")
+    with pytest.raises(ZeroDivisionError), queue.turn("a", Stop(), lambda *_: None):
         raise ZeroDivisionError
-    assert line.standing == (0, 0)
+    assert queue.counts == (0, 0)
 
 
 def test_a_line_has_an_end() -> None:
-    line, stop = Line(1, "review"), Stop()
-    first = Guest(line, "first")
+    queue, stop = FairQueue(1, "review"), Stop()
+    first = Guest(queue, "first")
     eventually(lambda: first.is_in)
-    waiting = [Guest(line, str(number), stop) for number in range(LONGEST)]
-    eventually(lambda: line.standing == (1, LONGEST))
-    with pytest.raises(LimitExceeded, match=f"{LONGEST} reviews wait"), line.turn("more", Stop(5), lambda *_: None):
+    waiting = [Guest(queue, str(number), stop) for number in range(LONGEST)]
+    eventually(lambda: queue.counts == (1, LONGEST))
+    with pytest.raises(LimitExceeded, match=f"{LONGEST} reviews wait"), queue.turn("more", Stop(5), lambda *_: None):
         pass
     stop.cancel()
     for guest in (*waiting, first):
         guest.leave()
-    assert line.standing == (0, 0)
+    assert queue.counts == (0, 0)
 
 
 class Paced:
@@ -164,7 +166,7 @@ MOVES = st.lists(
 @settings(max_examples=25, deadline=None)
 @given(at_once=st.integers(1, 3), moves=MOVES)
 def test_whoever_looks_when_the_rules_hold(at_once: int, moves: list[tuple[str, int]]) -> None:
-    line = Line(at_once, "review")
+    queue = FairQueue(at_once, "review")
     inside: list[Guest] = []
     waiting: list[Guest] = []  # in the order in which they came
 
@@ -179,7 +181,7 @@ def test_whoever_looks_when_the_rules_hold(at_once: int, moves: list[tuple[str, 
 
     for move, number in moves:
         if move == "come":
-            guest = Guest(line, "abcd"[number % 4], Paced())
+            guest = Guest(queue, "abcd"[number % 4], Paced())
             waiting.append(guest)
             settle(guest)
             look(guest, waiting[:-1])
@@ -193,7 +195,7 @@ def test_whoever_looks_when_the_rules_hold(at_once: int, moves: list[tuple[str, 
                 waiting.remove(guest)
             else:
                 look(guest, ahead)
-        assert line.standing == (len(inside), len(waiting))
+        assert queue.counts == (len(inside), len(waiting))
     while waiting:  # when all have looked, none waits without a reason
         for guest in list(waiting):
             ahead = waiting[: waiting.index(guest)]
@@ -204,4 +206,4 @@ def test_whoever_looks_when_the_rules_hold(at_once: int, moves: list[tuple[str, 
         inside.pop(0).leave()
     for guest in inside:
         guest.leave()
-    assert line.standing == (0, 0)
+    assert queue.counts == (0, 0)

@@ -114,12 +114,12 @@ def add(hub: Hub, key: str | None, actor: Actor = OPERATOR, /, tool: str = "shel
     return hub.call(tool, given | more | {KEY: key}, actor)
 
 
-def added(hub: Hub) -> list[str]:
+def added_subjects(hub: Hub) -> list[str]:
     with hub.store.read() as tx:
         return [event["subject"] for event in events_after(tx, 0, 1000, topic="shelf")]
 
 
-def kept(hub: Hub) -> int:
+def stored_count(hub: Hub) -> int:
     hub.store.texts["answers_count"] = "SELECT count(*) AS total FROM kept_answer"
     row = hub.store.one("answers_count")
     assert row is not None
@@ -137,14 +137,14 @@ def test_a_call_that_comes_again_with_its_key_is_done_once_and_answered_alike(hu
     first = add(hub, "k", note={"a": 1, "b": [{}]})
     clock.advance(5)
     assert add(hub, "k", note={"b": [{}], "a": 1}) == first, "the order of the arguments says nothing"
-    assert added(hub) == ["x"]
+    assert added_subjects(hub) == ["x"]
     assert add(hub, "k2", note={"a": 1, "b": [{}]})["id"] != first["id"]
     assert add(hub, "l", tool="shelf_list") == add(hub, "l", tool="shelf_list"), "what is no object, too"
 
 
 def test_without_a_key_nothing_is_kept_and_every_call_is_done(hub: Hub) -> None:
     assert hub.call("shelf_add", {"name": "x"}, OPERATOR)["id"] != add(hub, None)["id"]
-    assert added(hub) == ["x", "x"] and kept(hub) == 0
+    assert added_subjects(hub) == ["x", "x"] and stored_count(hub) == 0
 
 
 def test_the_same_key_with_other_arguments_is_a_conflict_and_changes_nothing(hub: Hub) -> None:
@@ -154,7 +154,7 @@ def test_the_same_key_with_other_arguments_is_a_conflict_and_changes_nothing(hub
         with pytest.raises(Conflict, match="idempotency_key 'k' was given to a shelf_add with other argum") as refused:
             add(hub, "k", **other)
         assert "give a new key" in refused.value.hint
-    assert added(hub) == ["x"] and add(hub, "k") == first
+    assert added_subjects(hub) == ["x"] and add(hub, "k") == first
 
 
 def test_a_key_is_its_actors_and_its_tools(make_hub: Callable[..., Hub], clock: Clock) -> None:
@@ -171,10 +171,10 @@ def test_a_call_that_failed_is_really_tried_again(hub: Hub, shelf: Shelf) -> Non
     for _ in range(2):
         with pytest.raises(Unavailable):
             add(hub, "k")
-    assert added(hub) == [] and kept(hub) == 0
+    assert added_subjects(hub) == [] and stored_count(hub) == 0
     shelf.is_broken = False
     assert add(hub, "k", name="other arguments, then") == add(hub, "k", name="other arguments, then")
-    assert len(added(hub)) == 1
+    assert len(added_subjects(hub)) == 1
 
 
 def test_a_key_is_kept_for_a_day(hub: Hub, clock: Clock) -> None:
@@ -183,10 +183,10 @@ def test_a_key_is_kept_for_a_day(hub: Hub, clock: Clock) -> None:
     assert add(hub, "k") == first
     clock.now += 1
     second = add(hub, "k", name="y")
-    assert second["name"] == "y" and added(hub) == ["x", "y"]
+    assert second["name"] == "y" and added_subjects(hub) == ["x", "y"]
     clock.now += DAY_MS - 1
     assert add(hub, "k", name="y") == second, "the day began anew"
-    assert kept(hub) == 1
+    assert stored_count(hub) == 1
 
 
 def test_keys_that_are_over_are_pruned(hub: Hub, clock: Clock) -> None:
@@ -194,12 +194,12 @@ def test_keys_that_are_over_are_pruned(hub: Hub, clock: Clock) -> None:
     clock.now += DAY_MS - 1
     add(hub, "young")
     hub.chores.run_due()
-    assert kept(hub) == 2
+    assert stored_count(hub) == 2
     clock.advance(1200)
     hub.chores.run_due()
-    assert kept(hub) == 1
+    assert stored_count(hub) == 1
     add(hub, "young")
-    assert added(hub) == ["x", "x"]
+    assert added_subjects(hub) == ["x", "x"]
 
 
 @pytest.mark.parametrize(("hubs", "callers"), [(1, 2), (1, 16), (2, 2), (2, 16)])
@@ -216,7 +216,7 @@ def test_of_many_at_once_one_creates_and_all_get_its_answer(
     with ThreadPoolExecutor(callers) as pool:
         bodies = list(pool.map(ask, range(callers)))
     assert all(body == bodies[0] for body in bodies)
-    assert added(running[0]) == ["x"]
+    assert added_subjects(running[0]) == ["x"]
 
 
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
@@ -241,7 +241,7 @@ def test_who_asks_while_the_first_is_not_committed_waits_for_how_it_ends(
         body = two.result(PATIENCE)
         assert isinstance(one.exception(PATIENCE), Cancelled if is_cancelled else type(None))
     assert is_cancelled or one.result() == body
-    assert added(second) == ["x"]
+    assert added_subjects(second) == ["x"]
 
 
 @pytest.mark.parametrize("failure", [Cancelled, TimedOut])
@@ -251,9 +251,9 @@ def test_a_call_that_is_stopped_before_its_commit_leaves_no_key(hub: Hub, failur
     with pytest.raises(failure):
         hub.call("shelf_add", {"name": "x", KEY: "k"}, OPERATOR, stop=stop)
     hub.before_commit = lambda: None
-    assert added(hub) == [] and kept(hub) == 0
+    assert added_subjects(hub) == [] and stored_count(hub) == 0
     add(hub, "k")
-    assert added(hub) == ["x"]
+    assert added_subjects(hub) == ["x"]
 
 
 @pytest.mark.slow
@@ -304,14 +304,14 @@ def test_after_kill_9_clients_repeat_everything_and_nothing_is_lost_or_doubled(d
 def test_a_handler_may_open_two_transactions_and_look_afterwards(hub: Hub) -> None:
     first = add(hub, "k", tool="shelf_move", path="/r")
     assert first["id"].startswith("rp_") and add(hub, "k", tool="shelf_move", path="/r") == first
-    assert added(hub) == ["/r"]
+    assert added_subjects(hub) == ["/r"]
 
 
 def test_a_block_that_fails_is_taken_back_alone_when_the_handler_goes_on(hub: Hub) -> None:
     hub.store.texts["shelf_bug"] = "DELETE FROM no_such_table"
     for key in (None, "k"):
         assert add(hub, key, tool="shelf_try", path="/r") == {"found": None}
-    assert added(hub) == ["instead", "instead"]
+    assert added_subjects(hub) == ["instead", "instead"]
 
 
 def test_a_repeat_is_in_the_call_log_as_the_success_it_is(hub: Hub, clock: Clock) -> None:
@@ -357,7 +357,7 @@ def test_the_command_line_has_a_flag_for_the_key() -> None:
 def test_what_is_no_key_is_refused(hub: Hub, key: Any) -> None:
     with pytest.raises(InvalidInput, match="argument 'idempotency_key'"):
         add(hub, key)
-    assert added(hub) == []
+    assert added_subjects(hub) == []
 
 
 def test_the_key_is_declared_for_the_tools_that_create_and_no_handler_sees_it() -> None:

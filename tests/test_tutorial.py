@@ -169,12 +169,12 @@ def test_the_tutorial_is_true_command_by_command(person: Person) -> None:
     """Each command ends well and prints what the page says; then the work of both agents is in the repository."""
     *story, end = steps()
     hub, *rest = story
-    beside = [(begun(person, hub), hub)]
+    beside = [(start_step(person, hub), hub)]
     eventually(lambda: shows(person.expects(hub), beside[0][0].lately), 60)
     ours = person.open()
     for step in rest:
         if step.where:
-            beside.append((begun(person, step), step))
+            beside.append((start_step(person, step), step))
         else:
             follow(person, step, ours)
     for terminal, step in beside:
@@ -184,7 +184,7 @@ def test_the_tutorial_is_true_command_by_command(person: Person) -> None:
     assert not list(person.home.glob("tea-shop*"))
 
 
-def begun(person: Person, step: Step) -> Terminal:
+def start_step(person: Person, step: Step) -> Terminal:
     """A new terminal in which a step's command goes on."""
     terminal = person.open()
     terminal.begin(person.script(step))

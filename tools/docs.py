@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from crewhall.config import SETTINGS, Setting
-from crewhall.declaration import Declared
+from crewhall.declaration import Declaration
 from crewhall.edges.http.rest import PREFIX, describe
 from crewhall.edges.mcp.resources import resources
 from crewhall.errors import Failure, every_failure
@@ -68,7 +68,7 @@ Arguments marked `*` are required. An unknown argument is refused.
 
 
 def _profiles(tools: Registry) -> str:
-    rows = [f"| `{name}` | {len(tools.visible(('operator', 'agent'), (), name))} |" for name in PROFILES]
+    rows = [f"| `{name}` | {len(tools.visible_tools(('operator', 'agent'), (), name))} |" for name in PROFILES]
     return _PROFILES + "\n".join(rows) + "\n"
 
 
@@ -91,7 +91,7 @@ def _tool(tool: Tool) -> str:
     return "\n".join([head, _given(tool), _table("result", _fields(tool.output_schema, starred=False))])
 
 
-def _given(declared: Declared) -> str:
+def _given(declared: Declaration) -> str:
     given = _fields(declared.input_schema, starred=True)
     return _table("argument", given) if given else "It takes no arguments.\n"
 

@@ -25,8 +25,8 @@ Offset = Annotated[int, Field(ge=0, le=1_000_000_000, description="How many to p
 Cut = dict[str, int]  # how many characters of which field were left out; of a list, how many items
 
 
-def stored(name: str, value: dict[str, Any], most: int = CARGO_BYTES) -> str:
-    """An object as the text that is kept. Raises InvalidInput when it is too large."""
+def json_text(name: str, value: dict[str, Any], most: int = CARGO_BYTES) -> str:
+    """An object as the JSON text that the hall stores. Raises InvalidInput when it is too large."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     if len(text.encode()) > most:
         raise InvalidInput(
@@ -52,14 +52,14 @@ def cut(
     there = {name: fields[name] for name in (*texts, *cargo) if fields[name] is not None}
     unpacked = {name: from_json(value) if name in cargo else value for name, value in there.items()}
     sizes = {name: _size(value) for name, value in unpacked.items()}
-    limit = each if each is not None else _share(list(sizes.values()), total or 0)
+    limit = each if each is not None else fair_share(list(sizes.values()), total or 0)
     out, left_out = dict(fields), {}
     for name, size in sizes.items():
         value = fields[name]
         if size <= limit:
             out[name] = unpacked[name]
         else:
-            out[name] = None if name in cargo else _shortened(value, limit)
+            out[name] = None if name in cargo else _shorten(value, limit)
             left_out[name] = len(value) - len(out[name] or ())
     return out | {"left_out": left_out or None}
 
@@ -69,7 +69,7 @@ def _size(value: Any) -> int:
     return len(json.dumps(value, ensure_ascii=False).encode()) - (2 if isinstance(value, str) else 0)
 
 
-def _share(sizes: list[int], total: int) -> int:
+def fair_share(sizes: list[int], total: int) -> int:
     """The most that each may take, so that all together stay within the total."""
     left, waiting = total, len(sizes)
     for size in sorted(sizes):
@@ -79,9 +79,9 @@ def _share(sizes: list[int], total: int) -> int:
     return total
 
 
-def _shortened(value: str | list[str], most: int) -> str | list[str]:
-    """As much of its beginning as fits."""
-    return _shortened_text(value, most) if isinstance(value, str) else short_list(value, most)
+def _shorten(value: str | list[str], most: int) -> str | list[str]:
+    """As much of the beginning as fits."""
+    return _shorten_text(value, most) if isinstance(value, str) else short_list(value, most)
 
 
 def short_list(texts: Sequence[str], most: int) -> list[str]:
@@ -90,15 +90,15 @@ def short_list(texts: Sequence[str], most: int) -> list[str]:
     return [text for text, size in zip(texts, islice(sizes, 1, None), strict=True) if size <= most]
 
 
-def _shortened_text(text: str, most: int) -> str:
+def _shorten_text(text: str, most: int) -> str:
     fitting = text.encode()[:most].decode("utf-8", "ignore")
     while (over := _size(fitting) - most) > 0:  # quotes and control characters grow on their way into JSON
         fitting = fitting[: len(fitting) - max(1, over // 6)]
     return fitting
 
 
-def fitting(items: Iterable[ItemT], most: int = LIST_BYTES) -> list[ItemT]:
-    """As many of the items, from the first, as fit in so many bytes; one at least. It asks for no more of them."""
+def take_fitting(items: Iterable[ItemT], most: int = LIST_BYTES) -> list[ItemT]:
+    """The first items that fit in so many bytes, at least one. It draws no more of them than it needs."""
     kept: list[ItemT] = []
     size = 0
     for item in items:
@@ -111,6 +111,6 @@ def fitting(items: Iterable[ItemT], most: int = LIST_BYTES) -> list[ItemT]:
 
 def page(items: Iterable[ItemT], total: int, offset: int) -> tuple[list[ItemT], int | None]:
     """As many items as fit in a list's bytes, one at least, and where the next page begins."""
-    kept = fitting(items)
+    kept = take_fitting(items)
     end = offset + len(kept)
     return kept, end if kept and end < total else None

@@ -1,12 +1,12 @@
 """
-What a hub need not ask again: answers that stay true while what they depend on is the same.
+The answer cache of a hub: answers that stay true while what they depend on is the same.
 
-    of(name, depends, make)     across calls: made anew when `depends` differs, or is None
-    with during(call.id):
-        once(name, make, stop)  within one call: the first thread makes it, the others wait for that
+    get_or_make(name, depends, make)    across calls: made again when `depends` differs, or is None
+    with call_scope(call.id):
+        make_once(name, make, stop)     within one call: the first thread makes it, the others wait for it
 
-A name begins with its owner: a worktree's path, or a call's id, whose answers are forgotten with it. Nothing here is
-missed by another hub, or after a restart.
+A name begins with its owner: a worktree's path, or a call's id. The answers of a call are dropped when it ends. No
+other hub needs this cache, nor does this one after a restart.
 """
 
 import contextlib
@@ -21,39 +21,39 @@ from typing import Any, TypeVar
 
 from crewhall.stop import Stop
 
-MOST = 256  # answers that are kept
+MOST = 256  # cached answers
 TICK = 0.05
 SETTLED_NS = 2_000_000_000  # a file that was written just now may change once more within one tick of its clock
 Name = tuple[str, ...]
 ValueT = TypeVar("ValueT")
 
 
-class Kept:
+class AnswerCache:
     def __init__(self, most: int = MOST) -> None:
         self._lock = threading.Lock()
         self._most = most
         self._answers: OrderedDict[Name, tuple[Hashable, Any]] = OrderedDict()
         self._making: dict[str, dict[Name, Future[Any]]] = {}  # of each call that is not over
 
-    def of(self, name: Name, depends: Hashable, make: Callable[[], ValueT]) -> ValueT:
-        """The answer that was kept under a name, or a new one, which is kept. Nothing is locked while it is made."""
-        found: ValueT | None = self.get(name, depends)
-        if found is None:
-            found = make()
-            self.put(name, depends, found)
-        return found
+    def get_or_make(self, name: Name, depends: Hashable, make: Callable[[], ValueT]) -> ValueT:
+        """The cached answer, or a new one, which is cached. Nothing is locked while `make` runs."""
+        answer: ValueT | None = self.get(name, depends)
+        if answer is None:
+            answer = make()
+            self.put(name, depends, answer)
+        return answer
 
     def get(self, name: Name, depends: Hashable) -> Any:
-        """The answer, if there is one and it is still true."""
+        """The cached answer, or None if there is none or `depends` differs."""
         with self._lock:
-            held = self._answers.get(name)
-            if held is None or depends is None or held[0] != depends:
+            cached = self._answers.get(name)
+            if cached is None or depends is None or cached[0] != depends:
                 return None
             self._answers.move_to_end(name)
-            return held[1]
+            return cached[1]
 
     def put(self, name: Name, depends: Hashable, value: Any) -> None:
-        """Keep an answer in place of the one before it; the longest unused goes when there are too many."""
+        """Cache an answer in place of the one before it. If there are too many, the least recently used goes."""
         with self._lock:
             self._answers.pop(name, None)
             if depends is not None:
@@ -71,8 +71,8 @@ class Kept:
             return name in self._answers
 
     @contextlib.contextmanager
-    def during(self, owner: str) -> Iterator[None]:
-        """What is made `once` for a call is kept until this ends; who comes later makes it for itself."""
+    def call_scope(self, owner: str) -> Iterator[None]:
+        """A block in which `make_once` shares the answers of one call; each caller after it makes its own."""
         with self._lock:
             self._making[owner] = {}
         try:
@@ -81,13 +81,13 @@ class Kept:
             with self._lock:
                 del self._making[owner]
 
-    def once(self, name: Name, make: Callable[[], ValueT], stop: Stop) -> ValueT:
-        """The one answer of a call, also if that is an exception."""
+    def make_once(self, name: Name, make: Callable[[], ValueT], stop: Stop) -> ValueT:
+        """The one answer of a call, which all its threads get, also if it is an exception."""
         stop.check()
         with self._lock:
-            made = self._making.get(name[0], {})
-            is_mine = name not in made
-            future: Future[ValueT] = made.setdefault(name, Future())
+            futures = self._making.get(name[0], {})
+            is_mine = name not in futures
+            future: Future[ValueT] = futures.setdefault(name, Future())
         if is_mine:
             _fill(future, make)
         while not future.done():
@@ -104,24 +104,24 @@ def _fill(future: Future[ValueT], make: Callable[[], ValueT]) -> None:
 
 
 def mark(paths: Iterable[str | bytes]) -> Hashable:
-    """What tells whether one of these files, or what a link leads to, was changed.
+    """A value that differs once one of these files, or the target of a link among them, has changed.
 
     None while one is so new that its times can't tell.
     """
-    found: list[Hashable] = []
+    marks: list[Hashable] = []
     for path in paths:
         try:
-            told = os.lstat(path)
-            found.append(settled(told))
-            if stat.S_ISLNK(told.st_mode):
-                found.append(settled(os.stat(path)))
+            stats = os.lstat(path)
+            marks.append(stat_mark(stats))
+            if stat.S_ISLNK(stats.st_mode):
+                marks.append(stat_mark(os.stat(path)))
         except OSError as error:
-            found.append((error.errno,))
-    return None if None in found else tuple(found)
+            marks.append((error.errno,))
+    return None if None in marks else tuple(marks)
 
 
-def settled(told: os.stat_result) -> Hashable:
-    """The same of one file or directory that was looked at."""
-    if max(told.st_mtime_ns, told.st_ctime_ns) > time.time_ns() - SETTLED_NS:
+def stat_mark(stats: os.stat_result) -> Hashable:
+    """The mark of one file or directory, from its stat."""
+    if max(stats.st_mtime_ns, stats.st_ctime_ns) > time.time_ns() - SETTLED_NS:
         return None
-    return (told.st_mtime_ns, told.st_ctime_ns, told.st_size, told.st_ino, told.st_dev, told.st_mode)
+    return (stats.st_mtime_ns, stats.st_ctime_ns, stats.st_size, stats.st_ino, stats.st_dev, stats.st_mode)

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 from crewhall.errors import InvalidInput
 
-SECRET = re.compile("TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY", re.IGNORECASE)  # in a name
+SECRET_VARIABLE = re.compile(
+    "TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY", re.IGNORECASE
+)  # in a name
 LOG_LEVELS = ("debug", "info", "warning", "error")
 # What the seeds' clients put into their server's environment; it counts for that client's calls alone.
 CLIENT_VARIABLES = ("GITHUB_TOKEN", "GITEA_URL", "GITEA_TOKEN", "CLAUDEOPS_TIER", "CLAUDEOPS_DRY_RUN")
@@ -24,8 +26,8 @@ def text(raw: Any) -> str:
     return str(raw)
 
 
-def said(variables: Mapping[str, str], name: str) -> str | None:
-    """A variable's value, or None: clients pass "${NAME}" literally when NAME is unset in their own environment."""
+def variable_value(variables: Mapping[str, str], name: str) -> str | None:
+    """A variable's value, or None. Clients pass "${NAME}" literally when NAME is unset in their own environment."""
     value = variables.get(name)
     return None if value is None or value.strip().startswith("${") else value
 
@@ -229,7 +231,7 @@ def load(environ: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> 
     found: dict[str, tuple[Any, str]] = {key: (value, "the flag") for key, value in (flags or {}).items()}
     for setting in SETTINGS:
         for name in setting.variables:
-            if setting.key not in found and said(environ, name):
+            if setting.key not in found and variable_value(environ, name):
                 found[setting.key] = (environ[name], name)
     home = Path(found.get("home", (BY_KEY["home"].default, ""))[0]).expanduser()
     for key, value in _from_file(home / "config.toml").items():
@@ -272,13 +274,13 @@ def from_environment(flags: Mapping[str, Any] | None = None) -> Settings:
     return load(os.environ, flags)
 
 
-def for_others(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for programs that are not ours: without the hall's settings, and without anyone's secrets.
+def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment for other programs: without the hall's settings and without secrets.
 
-    A hub that a bridge started has the environment of that bridge's client, and its recipes serve others.
+    A hub that a bridge started has the environment of that bridge's client, and its recipes serve other clients too.
     """
     return {
         name: value
         for name, value in environ.items()
-        if not name.startswith(OWN_PREFIXES) and name not in CLIENT_VARIABLES and not SECRET.search(name)
+        if not name.startswith(OWN_PREFIXES) and name not in CLIENT_VARIABLES and not SECRET_VARIABLE.search(name)
     }

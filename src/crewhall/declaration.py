@@ -44,8 +44,8 @@ KEEP: Any = Keep()
 
 
 @dataclass(frozen=True)
-class Acting:
-    """Marks the argument that says as which agent the caller acts; the door fills it in and checks it."""
+class ActingAgent:
+    """Marks the argument that names the agent a caller acts as; `Hub.call` fills it in and checks it."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Suggest:
     query: str
 
 
-class Declared:
+class Declaration:
     """What tools and prompts have in common: a name, a typed function, and the arguments that it takes."""
 
     name: str
@@ -68,7 +68,7 @@ class Declared:
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
-        schema = plain(self.arguments.model_json_schema())
+        schema = plain_schema(self.arguments.model_json_schema())
         return {"type": "object", "properties": {}, **schema}
 
     @cached_property
@@ -97,7 +97,7 @@ class Declared:
     def _problem(self, detail: ErrorDetails) -> str:
         place = ".".join(str(part)[:WORD] for part in detail["loc"] if part not in BRANCHES)
         if detail["type"] == "extra_forbidden":
-            name, known = str(detail["loc"][-1])[:WORD], self._known(detail["loc"])
+            name, known = str(detail["loc"][-1])[:WORD], self._names_at(detail["loc"])
             return f"unknown argument '{place}'{did_you_mean(name, known, AT_THE_END, cutoff=0.5)}"
         if detail["type"] == "missing":
             return f"missing argument '{place}'"
@@ -106,8 +106,8 @@ class Declared:
         words = detail["msg"].removeprefix("Value error, ")
         return f"argument '{place}': {words[:1].lower()}{words[1:500]}"
 
-    def _known(self, place: tuple[str | int, ...]) -> list[str]:
-        """The names that there are where an unknown one was given: among the arguments, or inside one of them."""
+    def _names_at(self, place: tuple[str | int, ...]) -> list[str]:
+        """The valid names where an unknown one was given: of the arguments, or of the fields inside one."""
         node = self.input_schema
         for part in place[:-1]:
             node = node.get("items", {}) if isinstance(part, int) else node.get("properties", {}).get(part, {})
@@ -133,7 +133,7 @@ def arguments_model(name: str, handler: Handler, **added: Any) -> tuple[type[Bas
             continue
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
         hint = hints[parameter.name]
-        if any(isinstance(extra, Acting) for extra in getattr(hint, "__metadata__", ())):
+        if any(isinstance(extra, ActingAgent) for extra in getattr(hint, "__metadata__", ())):
             acting, hint, default = parameter.name, hint | None, None
         fields[parameter.name] = (hint, Field(default_factory=Keep) if default is KEEP else default)
     config = ConfigDict(extra="forbid", strict=True)
@@ -147,8 +147,8 @@ def _parts(hint: Any) -> Iterator[Any]:
         yield from _parts(part)
 
 
-def plain(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema without titles and references, and without a null where leaving the argument out says the same."""
+def plain_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema without titles and references, and without null where omitting the argument means the same."""
     definitions = schema.pop("$defs", {})
 
     def clean(node: Any, *, is_properties: bool = False) -> Any:

@@ -1,9 +1,9 @@
 """
-A line in which calls wait for their turn: so many at once, the first come first, and each is told where it stands.
+A queue in which calls wait for their turn: a fixed number runs at once, first in, first out.
 
-    with line.turn("what it is about", stop, told): …       told("2 reviews before yours", 12.0) while it waits
+    with queue.turn("what it is about", stop, report): …    report("2 reviews before yours", 12.0) while it waits
 
-Of two that are about the same, the second waits for the first.
+Of two calls that ask the same, the second waits for the first.
 """
 
 import threading
@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from crewhall.errors import LimitExceeded
 from crewhall.stop import Stop
 
-LONGEST = 100  # who came after so many others would wait for hours
+LONGEST = 100  # calls that may wait; the next one would wait for hours
 TICK = 0.05
-Place = Callable[[str, float], None]  # is told where the call stands, and for how many seconds it has waited
+Report = Callable[[str, float], None]  # gets the call's place in the queue, and the seconds it has waited
 
 
 @dataclass(eq=False)
@@ -26,7 +26,7 @@ class Ticket:
     came_at: float = field(default_factory=time.monotonic)
 
 
-class Line:
+class FairQueue:
     def __init__(self, at_once: int, what: str) -> None:
         self._at_once, self._what = at_once, what
         self._lock = threading.Lock()
@@ -34,16 +34,16 @@ class Line:
         self._running: list[Ticket] = []
 
     @property
-    def standing(self) -> tuple[int, int]:
-        """How many run, and how many wait."""
+    def counts(self) -> tuple[int, int]:
+        """The numbers of calls that run and that wait."""
         with self._lock:
             return len(self._running), len(self._waiting)
 
     @contextmanager
-    def turn(self, question: str, stop: Stop, told: Place) -> Iterator[bool]:
-        """Wait for one's turn, and have it; whether one had to wait.
+    def turn(self, question: str, stop: Stop, report: Report) -> Iterator[bool]:
+        """Wait for a turn and hold it during the block; yields whether the call had to wait.
 
-        Raises LimitExceeded when too many wait, and what `stop` raises.
+        Raises LimitExceeded when the queue is full, and what `stop` raises.
         """
         ticket = Ticket(question)
         with self._lock:
@@ -51,22 +51,22 @@ class Line:
                 raise LimitExceeded(f"{LONGEST} {self._what}s wait already", hint="Ask again when some are done.")
             self._waiting.append(ticket)
         try:
-            yield self._wait(ticket, stop, told)
+            yield self._wait(ticket, stop, report)
         finally:
             with self._lock:
                 (self._running if ticket in self._running else self._waiting).remove(ticket)
 
-    def _wait(self, ticket: Ticket, stop: Stop, told: Place) -> bool:
-        said = None
-        while (place := self._step(ticket)) is not None:
-            if place != said:
-                told(place, time.monotonic() - ticket.came_at)
-                said = place
+    def _wait(self, ticket: Ticket, stop: Stop, report: Report) -> bool:
+        reported = None
+        while (place := self._try_turn(ticket)) is not None:
+            if place != reported:
+                report(place, time.monotonic() - ticket.came_at)
+                reported = place
             stop.wait(TICK)
-        return said is not None
+        return reported is not None
 
-    def _step(self, ticket: Ticket) -> str | None:
-        """Take one's turn if it has come; else where one stands."""
+    def _try_turn(self, ticket: Ticket) -> str | None:
+        """Take the turn if it has come, and return None; otherwise the place in the queue, in words."""
         with self._lock:
             running = [one.question for one in self._running]
             if ticket.question in running:

@@ -1,11 +1,11 @@
 """
-Repeats: a call that creates and comes again with its idempotency key is done once and answered each time.
+Idempotency: a call that creates something and is repeated with its key runs once, and returns the same each time.
 
-    the key is new ──────────────────▶ do it, keep its answer beside the key
-    it is there ── same arguments ───▶ the kept answer, nothing is done
+    the key is new ──────────────────▶ do it, store its result beside the key
+    it is there ── same arguments ───▶ the stored result, nothing runs
                 └─ other arguments ──▶ Conflict
 
-The key, the change and the answer are one transaction. What fails leaves no key, so that the next try really tries.
+The key, the change and the result are one transaction. A call that fails leaves no key, so that a retry runs.
 """
 
 import hashlib
@@ -22,26 +22,26 @@ from crewhall.store.events import DAY_MS
 from crewhall.store.transaction import Tx
 
 
-def once(tx: Tx, key: str, arguments: Mapping[str, Any], do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """What the call answers: by doing it now, or as it did before. Raises Conflict when the arguments are others.
+def run_once(tx: Tx, key: str, arguments: Mapping[str, Any], do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The result of `do`: run now, or stored by the first call with this key. Raises Conflict if the arguments differ.
 
-    Who asks again at the same time waits here for the first one's commit.
+    A repeat that comes during the first call waits here for its commit.
     """
     assert tx.work is not None
     whose = {"actor": tx.work.actor, "tool": tx.work.tool, "key": key}
-    asked, now = _hash(arguments), tx.work.now
-    if tx.run("answer_reserve", **whose, arguments_hash=asked, kept_until=now + DAY_MS, now=now):
+    arguments_hash, now = _hash(arguments), tx.work.now
+    if tx.run("answer_reserve", **whose, arguments_hash=arguments_hash, kept_until=now + DAY_MS, now=now):
         body = do()
         tx.run("answer_keep", **whose, body=json.dumps(body))
         return body
-    kept = tx.one("answer_get", **whose)
-    assert kept is not None
-    if kept["arguments_hash"] != asked:
+    stored = tx.one("answer_get", **whose)
+    assert stored is not None
+    if stored["arguments_hash"] != arguments_hash:
         raise Conflict(
             f"idempotency_key '{key[:WORD]}' was given to a {tx.work.tool} with other arguments",
             hint="To repeat that call, give it the arguments it had; for another one, give a new key.",
         )
-    answer: dict[str, Any] = json.loads(kept["body"])
+    answer: dict[str, Any] = json.loads(stored["body"])
     return answer
 
 
@@ -52,14 +52,14 @@ def _hash(arguments: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def part_of(tx: Tx) -> Iterator[Tx]:
-    """A block of an open transaction: an exception takes back what the block did, and only that."""
-    noted = len(tx.pending)
+def savepoint(tx: Tx) -> Iterator[Tx]:
+    """A block of an open transaction; an exception undoes what the block did, and only that."""
+    events_before = len(tx.pending)
     tx.run("part_begin")
     try:
         yield tx
     except BaseException as error:
-        del tx.pending[noted:]
+        del tx.pending[events_before:]
         try:
             tx.run("part_undo")
         finally:

@@ -1,7 +1,7 @@
 """
 The meter: how many calls each tool has had, how they ended, how long they took, and how many run now.
 
-    Hub.call ── measuring ──▶ running + 1 ─▶ the call ─▶ running - 1; its outcome, its seconds, its bucket
+    Hub.call ── measure ──▶ running + 1 ─▶ the call ─▶ running - 1; its outcome, its seconds, its bucket
 
 It stands on the path of every call and must cost next to nothing there. So it is ours: with Prometheus's own client a
 call pays almost four times as much, for one more package.
@@ -41,9 +41,9 @@ class Meter:
         self._tallies = {tool: Tally() for tool in tools}
         self._lock = Lock()  # held for a few additions, never while a call runs
 
-    def measuring(self, tool: str) -> "Measuring":
-        """A block that is counted as one call of the tool, however it is left."""
-        return Measuring(self, self._tallies[tool])
+    def measure(self, tool: str) -> "Measurement":
+        """A context manager that counts its block as one call of the tool, however it ends."""
+        return Measurement(self, self._tallies[tool])
 
     def tallies(self) -> dict[str, Tally]:
         """A copy of all tallies, of one moment."""
@@ -65,8 +65,8 @@ class Meter:
             tally.seconds += seconds
 
 
-class Measuring:
-    """One call on its way. A class and no generator: that is a microsecond less for each call."""
+class Measurement:
+    """One running call. A class, not a generator: that saves a microsecond per call."""
 
     __slots__ = ("_began", "_meter", "_tally")
 

@@ -1,7 +1,7 @@
 """
-Who is here: the agents whose calls this hub saw since its last tick, and the bridges that are connected to it.
+Presence: the agents that called this hub since its last tick, and the bridges connected to it.
 
-A hub forgets nothing that another would miss: at each tick what it saw goes into the database.
+At each tick the hub writes both to the database, for the other hubs.
 """
 
 import threading
@@ -16,14 +16,14 @@ class Presence:
         self._seen: dict[str, str | None] = {}
         self._bridges: Counter[str] = Counter()
 
-    def saw(self, agent_id: str, bridge: str | None) -> None:
-        """An agent made a call, perhaps through a bridge."""
+    def note_call(self, agent_id: str, bridge: str | None) -> None:
+        """Note that an agent made a call, through which bridge if any."""
         with self._lock:
             self._seen[agent_id] = bridge or self._seen.get(agent_id)
 
     @contextmanager
-    def of(self, bridge: str) -> Iterator[None]:
-        """A bridge is connected while the block lasts."""
+    def connection(self, bridge: str) -> Iterator[None]:
+        """Count a bridge as connected during the block."""
         with self._lock:
             self._bridges[bridge] += 1
         try:
@@ -34,10 +34,10 @@ class Presence:
                 self._bridges += Counter()  # forgets those that are at nought
 
     @contextmanager
-    def taken(self) -> Iterator[tuple[dict[str, str | None], list[str]]]:
-        """The agents seen since the last time, with the bridge that each came by, and the bridges connected now.
+    def drain(self) -> Iterator[tuple[dict[str, str | None], list[str]]]:
+        """Take the agents that called since the last drain, each with its bridge, and list the bridges connected now.
 
-        A block that fails has noted nothing: those agents are seen again the next time.
+        If the block fails, those agents come again with the next drain.
         """
         with self._lock:
             seen, self._seen = self._seen, {}

@@ -29,8 +29,8 @@ NAME_TOKENS = 50
 
 
 @dataclass(frozen=True)
-class Costed:
-    """Something for the answer, and what it costs there."""
+class CostedItem:
+    """An item of an answer, and the tokens that it costs there."""
 
     item: Any
     tokens: int
@@ -143,7 +143,7 @@ def fit_fields(fields: Mapping[str, Any], most: int) -> tuple[dict[str, Any], di
 def _fit_field(value: Any, most: int) -> Any:
     """As `fit_value` has it; but a list, which is one of paths, keeps its items whole."""
     if isinstance(value, list):
-        return fit_items(affordable(map(costed, value), most - 2), most - 2) or None
+        return fit_items(affordable(map(with_cost, value), most - 2), most - 2) or None
     return fit_value(value, most)
 
 
@@ -154,29 +154,29 @@ def _length(value: Any) -> int:
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
-def costed(item: Any) -> Costed:
-    """An item of a list with what it costs there, the comma before it too."""
-    return Costed(item, cost(item) + 1)
+def with_cost(item: Any) -> CostedItem:
+    """An item of a list with its cost in tokens, the comma before it included."""
+    return CostedItem(item, cost(item) + 1)
 
 
-def whole(item: Any, most: int) -> Costed | None:
-    """The item with what it costs, about, when that is no more than so many tokens; it is counted once."""
+def with_cost_within(item: Any, most: int) -> CostedItem | None:
+    """The item with its approximate cost, or None if that is more than so many tokens."""
     tokens = want(item, most)
-    return Costed(item, tokens + 1) if tokens <= most else None
+    return CostedItem(item, tokens + 1) if tokens <= most else None
 
 
-def affordable(items: Iterable[Costed], most: int) -> list[Costed]:
-    """The items from the first, until they cost more than that together. It asks for no more of them."""
-    found: list[Costed] = []
+def affordable(items: Iterable[CostedItem], most: int) -> list[CostedItem]:
+    """The first items, up to the one with which they cost more than that together. It draws no more of them."""
+    drawn: list[CostedItem] = []
     for item in items:
-        found.append(item)
+        drawn.append(item)
         most -= item.tokens
         if most < 0:
             break
-    return found
+    return drawn
 
 
-def fit_items(items: Iterable[Costed], most: int) -> list[Any]:
+def fit_items(items: Iterable[CostedItem], most: int) -> list[Any]:
     """The items from the first that fit together in so many tokens."""
     kept: list[Any] = []
     for one in items:

@@ -25,7 +25,7 @@ from typing import Any, Generic, Literal, TypeVar, get_type_hints
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from crewhall.config import Settings
-from crewhall.declaration import KEY, WORD, Declared, Handler, Key, arguments_model, plain
+from crewhall.declaration import KEY, WORD, Declaration, Handler, Key, arguments_model, plain_schema
 from crewhall.errors import NotFound
 from crewhall.journal import SETTLE_SECONDS, Kind, settle_all
 from crewhall.spelling import did_you_mean
@@ -37,7 +37,7 @@ PROFILES = ("worker", "coordinator", "reviewer", "standard", "worktree", "readon
 Pace = Literal["quick", "short", "long", "own"]
 SCHEME = "crewhall://"
 DECLARING = ("chores", "prompts", "sources", "tools")  # how the names of modules that declare begin
-DeclaredT = TypeVar("DeclaredT", bound="Declared")
+DeclarationT = TypeVar("DeclarationT", bound="Declaration")
 StateT = TypeVar("StateT")
 
 
@@ -48,7 +48,7 @@ class Result(BaseModel):
 
 
 @dataclass(frozen=True)
-class Tool(Declared):
+class Tool(Declaration):
     """One declared tool.
 
     `changes` says whether it writes, `who` which kinds of actor may call it. `pace` says where it runs:
@@ -106,7 +106,7 @@ class Tool(Declared):
     @cached_property
     def output_schema(self) -> dict[str, Any]:
         """The result's schema, always an object: what is not one travels as `{"result": …}`."""
-        schema = plain(self.result.json_schema(mode="serialization"))
+        schema = plain_schema(self.result.json_schema(mode="serialization"))
         if schema.get("type") == "object":
             return schema
         options = [option for option in schema.get("anyOf", []) if option.get("type") == "object"]
@@ -120,7 +120,7 @@ class Tool(Declared):
 
 
 @dataclass(frozen=True)
-class Prompt(Declared):
+class Prompt(Declaration):
     """One declared prompt: from its arguments, a message that tells an agent what to do with the tools."""
 
     name: str
@@ -152,22 +152,22 @@ class Chore:
 
 @dataclass(frozen=True)
 class Source:
-    """What a family can tell about a worktree for `get_project_context`: a function of the call and the root.
+    """A source of context about a worktree, for `get_project_context`: a function of the call and the root.
 
-    It returns `Told`, or raises a Failure that says why it has nothing. Sources are shown by `priority`, the first
-    first; of a budget that is too small for all of them each gets a share by `weight`.
+    It returns `SourceLines`, or raises a Failure that says why it has nothing. The lowest `priority` is shown first. If
+    the budget is too small for all sources, each gets a share by `weight`.
     """
 
     name: str
     family: str
     priority: int
     weight: int
-    handler: "Callable[..., Told]"
+    handler: "Callable[..., SourceLines]"
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a source tells: lines, the most important first, and how many it did not even collect.
+class SourceLines:
+    """The lines of a source, the most important first, and how many `more` it did not collect.
 
     `rest` says what else it left out, where lines can't be counted.
     """
@@ -239,10 +239,12 @@ class Family:
 
         return declare
 
-    def source(self, name: str, *, priority: int, weight: int) -> Callable[[Callable[..., Told]], Callable[..., Told]]:
+    def source(
+        self, name: str, *, priority: int, weight: int
+    ) -> Callable[[Callable[..., SourceLines]], Callable[..., SourceLines]]:
         """Declare a source of context."""
 
-        def declare(handler: Callable[..., Told]) -> Callable[..., Told]:
+        def declare(handler: Callable[..., SourceLines]) -> Callable[..., SourceLines]:
             self.sources.append(Source(name, self.name, priority, weight, handler))
             return handler
 
@@ -289,16 +291,16 @@ class Registry:
         """The tool of that name, or with that alias. Raises NotFound that names the nearest one."""
         if name in self._aliases:
             return self._aliases[name]
-        return _named("tool", self._tools, name, "tools/list and `crewhall --help` show the tools there are.")
+        return _find("tool", self._tools, name, "tools/list and `crewhall --help` show the tools there are.")
 
     def find_prompt(self, name: str) -> Prompt:
         """The prompt of that name. Raises NotFound that names the nearest one."""
-        return _named("prompt", self._prompts, name, "prompts/list shows the prompts there are.")
+        return _find("prompt", self._prompts, name, "prompts/list shows the prompts there are.")
 
-    def visible(self, kinds: Iterable[str], families: Iterable[str], profile: str) -> list[Tool]:
-        """What an actor of these kinds sees of these families (none: all) under a profile.
+    def visible_tools(self, kinds: Iterable[str], families: Iterable[str], profile: str) -> list[Tool]:
+        """The tools that an actor of these kinds sees in these families (none: all) under a profile.
 
-        A family that was asked for and has nothing in that profile is shown whole.
+        A family that was asked for and has nothing in that profile shows all its tools.
         """
         kinds, families = set(kinds), set(families)
         shown = [tool for tool in self.tools if not families or tool.family in families]
@@ -308,10 +310,10 @@ class Registry:
             tool for tool in shown if kinds & set(tool.who) and (_in_profile(tool, profile) or tool.family in whole)
         ]
 
-    def narrowed(self, profile: str) -> "Registry":
-        """The tools of one profile alone: others are not even known."""
-        kept = ((family, [tool for tool in family.tools if profile in tool.profiles]) for family in self.families)
-        return Registry(Family(one.name, one.about, one.package, tools=tools) for one, tools in kept if tools)
+    def narrow(self, profile: str) -> "Registry":
+        """A registry with the tools of one profile only."""
+        chosen = ((family, [tool for tool in family.tools if profile in tool.profiles]) for family in self.families)
+        return Registry(Family(one.name, one.about, one.package, tools=tools) for one, tools in chosen if tools)
 
 
 def is_declaring(module: str) -> bool:
@@ -319,14 +321,14 @@ def is_declaring(module: str) -> bool:
     return module.rpartition(".")[2].partition("_")[0] in DECLARING
 
 
-def _by_name(what: str, declared: Sequence[DeclaredT]) -> dict[str, DeclaredT]:
+def _by_name(what: str, declared: Sequence[DeclarationT]) -> dict[str, DeclarationT]:
     named = {one.name: one for one in declared}
     if len(named) != len(declared):
         raise ValueError(f"two {what} have the same name")
     return named
 
 
-def _named(what: str, known: Mapping[str, DeclaredT], name: str, where: str) -> DeclaredT:
+def _find(what: str, known: Mapping[str, DeclarationT], name: str, where: str) -> DeclarationT:
     if name in known:
         return known[name]
     raise NotFound(f"there is no {what} '{name[:WORD]}'", hint=did_you_mean(name, known, cutoff=0.5) or where)

@@ -12,7 +12,7 @@ import pytest
 from crewhall.errors import Conflict, Failure, InvalidInput, NotFound, Unavailable
 from crewhall.store.copy import backup, restore
 from crewhall.store.events import DAY_MS, events_after, prune
-from crewhall.store.migrate import Step, migrate, steps
+from crewhall.store.migrate import Migration, migrate, migrations
 from crewhall.store.open import connect, open_store
 from crewhall.store.sql import Queries
 from crewhall.store.transaction import Store, Work
@@ -283,7 +283,7 @@ def test_a_hall_in_use_is_refused_unless_it_is_to_be_replaced(
 def test_an_older_backup_is_brought_up_to_date_and_left_as_it_is(hall: Store, folder: Path) -> None:
     file = folder / "old.db"
     old = connect(str(file), Queries([QUERIES]))
-    migrate(old, steps("sqlite")[:1])
+    migrate(old, migrations("sqlite")[:1])
     note(old, "from the old days")
     old.close()
     (folder / "old.db.line").unlink()
@@ -354,7 +354,7 @@ def test_a_missing_file_and_a_backup_of_a_newer_program_are_refused(hall: Store,
     with pytest.raises(NotFound, match="there is no file"):
         restore(folder / "missing", hall, replace=True)
     newer = connect(str(folder / "newer"), Queries([]))
-    migrate(newer, [*steps("sqlite"), Step(9000, "9000_future", "CREATE TABLE future (id text);\n")])
+    migrate(newer, [*migrations("sqlite"), Migration(9000, "9000_future", "CREATE TABLE future (id text);\n")])
     newer.close()
     with pytest.raises(Unavailable, match="schema 9000"):
         restore(folder / "newer", hall, replace=True)

@@ -52,7 +52,7 @@ class Counting(SqliteStore):
 
     @property
     def waiting(self) -> int:
-        return self._turns.waiting
+        return self._fair_lock.waiting
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def fail(tx: Tx) -> None:
     raise ValueError("this block changed its mind")
 
 
-def counted(store: Store, key: str = "n") -> tuple[int, int]:
+def read_counter(store: Store, key: str = "n") -> tuple[int, int]:
     """The counter, and how many events tell of it."""
     with store.read() as tx:
         return int(tx.value("hall_get", key=key)), len(events_after(tx, 0, 1000, subject=key))
@@ -109,7 +109,7 @@ def counted(store: Store, key: str = "n") -> tuple[int, int]:
 
 def test_writers_who_come_together_share_one_commit(store: Counting) -> None:
     assert write_in_one_batch(store, [count_up] * WRITERS) == [None] * WRITERS
-    assert counted(store) == (WRITERS, WRITERS)
+    assert read_counter(store) == (WRITERS, WRITERS)
     assert store.commits == 1
 
 
@@ -118,7 +118,7 @@ def test_a_batch_is_full_at_its_limit_and_the_rest_get_a_commit_of_their_own(
 ) -> None:
     monkeypatch.setattr(sqlite, "BATCH_MEMBERS", 3)
     assert write_in_one_batch(store, [count_up] * WRITERS) == [None] * WRITERS
-    assert counted(store) == (WRITERS, WRITERS)
+    assert read_counter(store) == (WRITERS, WRITERS)
     assert store.commits == 3
 
 
@@ -128,7 +128,7 @@ def test_a_block_that_fails_takes_none_of_its_neighbours_down(store: Counting, p
     blocks[place] = fail
     ends = write_in_one_batch(store, blocks)
     assert [type(end) for end in ends if end] == [ValueError] and ends[place] is not None
-    assert counted(store) == (WRITERS - 1, WRITERS - 1)
+    assert read_counter(store) == (WRITERS - 1, WRITERS - 1)
     assert store.commits == 1
 
 
@@ -138,9 +138,24 @@ def test_a_commit_that_fails_is_told_to_every_member_and_the_store_goes_on(store
     ends = write_in_one_batch(store, blocks)
     assert [type(end) for end in ends] == [Unavailable] * WRITERS
     assert "FOREIGN KEY" in str(ends[0])
-    assert counted(store) == (0, 0)
+    assert read_counter(store) == (0, 0)
     assert write_in_one_batch(store, [count_up] * WRITERS) == [None] * WRITERS
-    assert counted(store) == (WRITERS, WRITERS)
+    assert read_counter(store) == (WRITERS, WRITERS)
+
+
+def test_a_refusal_that_rests_on_a_write_that_was_not_kept_is_not_given(store: Counting) -> None:
+    def refuse(tx: Tx) -> None:
+        raise ValueError(f"the counter is at {tx.value('hall_get', key='n')}")
+
+    def write_and_fail_at_commit(tx: Tx) -> None:
+        count_up(tx)
+        tx.run("orphan_put")
+
+    kept = write_in_one_batch(store, [count_up, refuse])
+    assert str(kept[1]) == "the counter is at 1"
+    lost = write_in_one_batch(store, [write_and_fail_at_commit, refuse])
+    assert [type(end) for end in lost] == [Unavailable] * 2
+    assert read_counter(store) == (1, 1)
 
 
 def test_a_full_disk_is_told_to_every_member_and_the_store_goes_on(store: Counting) -> None:
@@ -150,10 +165,10 @@ def test_a_full_disk_is_told_to_every_member_and_the_store_goes_on(store: Counti
     ends = write_in_one_batch(store, blocks)
     assert [type(end) for end in ends] == [Unavailable] * WRITERS
     assert "disk is full" in str(ends[0])
-    assert counted(store)[0] == 0
+    assert read_counter(store)[0] == 0
     set_room(store, pages_more=100)
     assert write_in_one_batch(store, blocks) == [None] * WRITERS
-    assert counted(store)[0] == WRITERS - 1
+    assert read_counter(store)[0] == WRITERS - 1
 
 
 def set_room(store: SqliteStore, pages_more: int) -> None:
@@ -163,7 +178,7 @@ def set_room(store: SqliteStore, pages_more: int) -> None:
 
 
 @pytest.fixture
-def shared(database: str) -> Iterator[Store]:
+def shared_store(database: str) -> Iterator[Store]:
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)  # many more ways in which threads can come between each other
     store = open_store(database, Queries([QUERIES]))
@@ -175,9 +190,9 @@ def shared(database: str) -> Iterator[Store]:
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(plans=st.lists(st.lists(st.booleans(), min_size=1, max_size=6), min_size=1, max_size=5))
 def test_however_threads_interleave_what_committed_counts_once_and_what_raised_counts_nothing(
-    shared: Store, plans: list[list[bool]]
+    shared_store: Store, plans: list[list[bool]]
 ) -> None:
-    with shared.write(work()) as tx:
+    with shared_store.write(work()) as tx:
         key = f"counter {tx.value('event_newest')}"
         tx.run("hall_set", key=key, value="0")
         tx.event("hall.began", "a new example")
@@ -187,7 +202,7 @@ def test_however_threads_interleave_what_committed_counts_once_and_what_raised_c
         together.wait(PATIENCE)
         for succeeds in plan:
             try:
-                with shared.write(work()) as tx:
+                with shared_store.write(work()) as tx:
                     tx.run("count_up", key=key)
                     tx.event("hall.counted", key)
                     if not succeeds:
@@ -201,7 +216,7 @@ def test_however_threads_interleave_what_committed_counts_once_and_what_raised_c
     for thread in threads:
         thread.join(PATIENCE)
     committed = sum(succeeds for plan in plans for succeeds in plan)
-    assert counted(shared, key) == (committed, committed)
+    assert read_counter(shared_store, key) == (committed, committed)
 
 
 def test_closing_commits_for_those_who_wait_for_it(tmp_path: Path) -> None:
@@ -219,7 +234,7 @@ def test_closing_commits_for_those_who_wait_for_it(tmp_path: Path) -> None:
     writer.start()
     assert inside.wait(10)
     closer.start()
-    eventually(lambda: store._turns.waiting == 1)  # type: ignore[attr-defined]
+    eventually(lambda: store._fair_lock.waiting == 1)  # type: ignore[attr-defined]
     go_on.set()
     writer.join(10)
     closer.join(10)

@@ -10,12 +10,12 @@ import psycopg
 import pytest
 
 from crewhall.errors import Unavailable
-from crewhall.store.migrate import Step, migrate, steps
+from crewhall.store.migrate import Migration, migrate, migrations
 from crewhall.store.open import connect, open_store
 from crewhall.store.sql import Queries
 from crewhall.store.transaction import Store, Work
 from tests.conftest import BOTH
-from tests.contract.migrating import migrate_together, open_together
+from tests.contract.migration_process import migrate_together, open_together
 from tests.contract.writer import PATIENCE, SERVER
 from tests.postgres import Cluster
 
@@ -34,11 +34,11 @@ INSERT INTO shelf (id) VALUES (:id);
 -- The rows of the first step's table.
 SELECT id FROM shelf ORDER BY id;
 """
-ONE = Step(
+ONE = Migration(
     1, "0001_shelf", "-- The first.\nCREATE TABLE shelf (id text PRIMARY KEY);\nCREATE INDEX by_id ON shelf (id);\n"
 )
-TWO = Step(2, "0002_books", "CREATE TABLE book (seq {serial}, id text);\n")
-BROKEN = Step(2, "0002_books", "CREATE TABLE book (id text);\nINSERT INTO nowhere VALUES (1);\n")
+TWO = Migration(2, "0002_books", "CREATE TABLE book (seq {serial}, id text);\n")
+BROKEN = Migration(2, "0002_books", "CREATE TABLE book (id text);\nINSERT INTO nowhere VALUES (1);\n")
 
 
 @pytest.fixture(params=BOTH)
@@ -61,20 +61,20 @@ def store(fresh: str) -> Iterator[Store]:
     store.close()
 
 
-def taken(store: Store) -> list[str]:
+def applied_names(store: Store) -> list[str]:
     with store.read() as tx:
         return [row["name"] for row in tx.all("migrations")]
 
 
 def test_a_hall_goes_from_nothing_to_the_newest_schema_and_a_second_time_changes_nothing(store: Store) -> None:
-    names = [step.name for step in steps(store.dialect.name)]
+    names = [step.name for step in migrations(store.dialect.name)]
     assert store.tables() == []
     assert migrate(store) == names
-    assert taken(store) == names
+    assert applied_names(store) == names
     tables = store.tables()
     assert {"hall", "event", "call_log", "migration"} <= set(tables)
     assert migrate(store) == []
-    assert (taken(store), store.tables()) == (names, tables)
+    assert (applied_names(store), store.tables()) == (names, tables)
 
 
 def test_a_later_step_is_taken_on_top_of_what_is_there(store: Store) -> None:
@@ -88,7 +88,9 @@ def test_a_later_step_is_taken_on_top_of_what_is_there(store: Store) -> None:
 
 
 def test_a_hall_newer_than_the_program_is_refused_and_left_alone(fresh: str, store: Store) -> None:
-    migrate(store, [*steps(store.dialect.name), Step(9000, "9000_future", "CREATE TABLE future (id text);\n")])
+    migrate(
+        store, [*migrations(store.dialect.name), Migration(9000, "9000_future", "CREATE TABLE future (id text);\n")]
+    )
     with pytest.raises(Unavailable, match="is at schema 9000, and this crewhall knows") as refused:
         open_store(fresh, Queries([]))
     assert "upgrade this one" in refused.value.hint
@@ -100,19 +102,22 @@ def test_a_step_that_fails_leaves_nothing_of_itself_and_can_be_taken_later(store
     with pytest.raises(Exception, match="nowhere"):
         migrate(store, [ONE, BROKEN])
     assert store.tables() == ["migration", "shelf"]
-    assert taken(store) == ["0001_shelf"]
+    assert applied_names(store) == ["0001_shelf"]
     assert migrate(store, [ONE, TWO]) == ["0002_books"]
 
 
 def test_a_first_step_that_fails_leaves_an_empty_database(store: Store) -> None:
     with pytest.raises(Exception, match="nowhere"):
-        migrate(store, [Step(1, "0001_broken", BROKEN.text)])
+        migrate(store, [Migration(1, "0001_broken", BROKEN.text)])
     assert store.tables() == []
 
 
 @pytest.mark.parametrize("already", [0, 1])
 def test_processes_that_migrate_at_once_all_succeed_and_take_each_step_once(fresh: str, already: int) -> None:
-    known = [*steps("postgres" if "://" in fresh else "sqlite"), Step(9000, "9000_z", "CREATE TABLE z (id text);\n")]
+    known = [
+        *migrations("postgres" if "://" in fresh else "sqlite"),
+        Migration(9000, "9000_z", "CREATE TABLE z (id text);\n"),
+    ]
     if already:
         first = connect(fresh, Queries([]))
         migrate(first, known[:already])
@@ -122,7 +127,7 @@ def test_processes_that_migrate_at_once_all_succeed_and_take_each_step_once(fres
         assert not isinstance(answer, str), answer
     assert sorted(name for answer in answers for name in answer) == [step.name for step in known[already:]]
     checked = connect(fresh, Queries([QUERIES]))
-    assert taken(checked) == [step.name for step in known]
+    assert applied_names(checked) == [step.name for step in known]
     checked.close()
 
 
@@ -204,15 +209,15 @@ def test_a_step_may_have_a_text_for_each_database(tmp_path: Path, monkeypatch: p
     for name in ("0002_b.sqlite.sql", "0002_b.postgres.sql", "0001_a.sql", "0003_c.postgres.sql"):
         (package / name).write_text(f"-- {name}\n")
     monkeypatch.syspath_prepend(tmp_path)
-    one, two = Step(1, "0001_a", "-- 0001_a.sql\n"), Step(2, "0002_b", "-- 0002_b.sqlite.sql\n")
-    assert steps("sqlite", "hall_steps") == [one, two]
-    two, three = Step(2, "0002_b", "-- 0002_b.postgres.sql\n"), Step(3, "0003_c", "-- 0003_c.postgres.sql\n")
-    assert steps("postgres", "hall_steps") == [one, two, three]
+    one, two = Migration(1, "0001_a", "-- 0001_a.sql\n"), Migration(2, "0002_b", "-- 0002_b.sqlite.sql\n")
+    assert migrations("sqlite", "hall_steps") == [one, two]
+    two, three = Migration(2, "0002_b", "-- 0002_b.postgres.sql\n"), Migration(3, "0003_c", "-- 0003_c.postgres.sql\n")
+    assert migrations("postgres", "hall_steps") == [one, two, three]
 
 
 @pytest.mark.parametrize("dialect", BOTH)
 def test_the_steps_of_the_program_are_numbered_without_a_gap(dialect: str) -> None:
-    known = steps(dialect)
+    known = migrations(dialect)
     assert [step.number for step in known] == list(range(1, len(known) + 1))
 
 
@@ -220,7 +225,7 @@ def test_a_step_may_hold_any_text(database: str) -> None:
     """A step has no parameters: percent signs and colons in it are its own."""
     store = connect(database, Queries(["-- name: kept\nSELECT word FROM odd"]))
     text = "CREATE TABLE odd (word text DEFAULT '100% :now');\nINSERT INTO odd (word) SELECT '%s 5%5 :x';\n"
-    migrate(store, [*steps(store.dialect.name), Step(999, "0999_odd", text)])
+    migrate(store, [*migrations(store.dialect.name), Migration(999, "0999_odd", text)])
     with store.read() as tx:
         assert tx.value("kept") == "%s 5%5 :x"
     store.close()

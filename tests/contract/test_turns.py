@@ -12,52 +12,52 @@ import pytest
 from crewhall.store.open import open_store
 from crewhall.store.sql import Queries
 from crewhall.store.transaction import Work
-from crewhall.store.turns import Line, Turns
+from crewhall.store.turns import FairLock, ProcessLine
 from tests.conftest import eventually
 from tests.contract import writer
-from tests.contract.standing import Standing, kill
+from tests.contract.line_process import LineProcess, kill
 from tests.contract.writer import PATIENCE, SERVER, Stall
 
 THREADS = 6
 
 
 def test_threads_are_served_in_the_order_in_which_they_came() -> None:
-    turns, served = Turns(), []
+    lock, served = FairLock(), []
 
     def serve(name: int) -> None:
-        turns.take()
-        served.append((name, turns.waiting))
-        turns.give()
+        lock.take()
+        served.append((name, lock.waiting))
+        lock.give()
 
-    turns.take()
+    lock.take()
     threads = [threading.Thread(target=serve, args=(name,)) for name in range(THREADS)]
     for name, thread in enumerate(threads):
-        assert turns.waiting == name
+        assert lock.waiting == name
         thread.start()
-        eventually(partial(is_waiting, turns, name + 1))
+        eventually(partial(is_waiting, lock, name + 1))
     assert served == []
-    turns.give()
+    lock.give()
     for thread in threads:
         thread.join(PATIENCE)
     assert served == [(name, THREADS - 1 - name) for name in range(THREADS)]
 
 
-def is_waiting(turns: Turns, count: int) -> bool:
-    return turns.waiting == count
+def is_waiting(lock: FairLock, count: int) -> bool:
+    return lock.waiting == count
 
 
 def test_a_turn_that_was_given_back_is_free_for_who_comes_next() -> None:
-    turns, done = Turns(), threading.Event()
+    lock, done = FairLock(), threading.Event()
 
     def come_again() -> None:
         for _ in range(3):
-            turns.take()
-            turns.give()
+            lock.take()
+            lock.give()
         done.set()
 
     threading.Thread(target=come_again, daemon=True).start()
     assert done.wait(5)
-    assert turns.waiting == 0
+    assert lock.waiting == 0
 
 
 class Place:
@@ -66,16 +66,16 @@ class Place:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._entered: SimpleQueue[str] = SERVER.SimpleQueue()
-        self._standing: list[Standing] = []
+        self._standing: list[LineProcess] = []
 
-    def drawn(self) -> int:
+    def last_number(self) -> int:
         return int(struct.unpack("<q", self.path.read_bytes()[:8])[0]) if self.path.stat().st_size else 0
 
-    def arrive(self, name: str) -> Standing:
+    def arrive(self, name: str) -> LineProcess:
         """A new process, when it has drawn its number."""
-        before = self.drawn()
-        self._standing.append(Standing(self.path, name, self._entered))
-        eventually(lambda: self.drawn() == before + 1)
+        before = self.last_number()
+        self._standing.append(LineProcess(self.path, name, self._entered))
+        eventually(lambda: self.last_number() == before + 1)
         return self._standing[-1]
 
     def nobody_else_came(self) -> bool:
@@ -93,20 +93,20 @@ class Place:
 
 
 @pytest.fixture
-def line(tmp_path: Path) -> Iterator[Line]:
-    line = Line(tmp_path / "hall.db.line")
+def line(tmp_path: Path) -> Iterator[ProcessLine]:
+    line = ProcessLine(tmp_path / "hall.db.line")
     yield line
     line.close()
 
 
 @pytest.fixture
-def place(tmp_path: Path, line: Line) -> Iterator[Place]:
+def place(tmp_path: Path, line: ProcessLine) -> Iterator[Place]:
     place = Place(tmp_path / "hall.db.line")
     yield place
     place.close()
 
 
-def test_processes_come_to_the_front_in_the_order_in_which_they_arrived(line: Line, place: Place) -> None:
+def test_processes_come_to_the_front_in_the_order_in_which_they_arrived(line: ProcessLine, place: Place) -> None:
     line.enter()
     standing = [place.arrive(name) for name in "abc"]
     assert place.nobody_else_came()
@@ -126,7 +126,7 @@ def test_a_process_killed_at_the_front_lets_the_next_one_forward(place: Place) -
     assert place.next_at_the_front() == "b"
 
 
-def test_a_process_killed_while_it_waits_keeps_nobody_behind_it_waiting(line: Line, place: Place) -> None:
+def test_a_process_killed_while_it_waits_keeps_nobody_behind_it_waiting(line: ProcessLine, place: Place) -> None:
     line.enter()
     waiting = place.arrive("a")
     place.arrive("b").leave()
@@ -139,8 +139,8 @@ def test_a_process_killed_while_it_waits_keeps_nobody_behind_it_waiting(line: Li
     line.leave()
 
 
-def test_two_lines_of_one_process_keep_each_other_out(line: Line, tmp_path: Path) -> None:
-    other, entered = Line(tmp_path / "hall.db.line"), threading.Event()
+def test_two_lines_of_one_process_keep_each_other_out(line: ProcessLine, tmp_path: Path) -> None:
+    other, entered = ProcessLine(tmp_path / "hall.db.line"), threading.Event()
 
     def enter() -> None:
         other.enter()

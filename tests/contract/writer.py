@@ -19,7 +19,7 @@ from crewhall.identity import OPERATOR
 SERVER = get_context("forkserver")
 SERVER.set_forkserver_preload(
     [
-        *("tests.contract.standing", "tests.contract.migrating", "tests.families.pulls.test_settle"),
+        *("tests.contract.line_process", "tests.contract.migration_process", "tests.families.pulls.test_settle"),
         *("tests.families.work.test_workspace_crash", "tests.outside.test_removal", "tests.test_journal_walk"),
     ]
 )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import Live, standing
+from tests.conftest import Live, serve_for_module
 from tests.edges.raw_http import ERAS, JSON, assert_alive, assert_refused, http, mcp_headers, mcp_params, raw
 from tests.sizes import size
 
@@ -23,7 +23,7 @@ ROUTES: list[tuple[str, dict[str, str]]] = [(LIST, JSON), *(("/mcp", mcp_headers
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """The hub of all these tests, none of which changes anything: it goes on answering after the last one too."""
-    with standing(tmp_path_factory.mktemp("bodies")) as live:
+    with serve_for_module(tmp_path_factory.mktemp("bodies")) as live:
         yield live
 
 

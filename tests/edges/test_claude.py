@@ -13,7 +13,7 @@ from crewhall.outside import tokens
 from tests.conftest import BOTH
 from tests.edges.claude import asking, claude_code, use
 from tests.edges.program import Program, Up
-from tests.families.work.halls import Ask, finish, move, planned, register, task
+from tests.families.work.workflows import Ask, finish, move, plan_workflow, register, task
 from tests.outside.repos import make_repository
 from tests.postgres import Cluster
 from tools.stubs.anthropic import Play
@@ -68,11 +68,11 @@ def story(hall: tuple[Program, Up], tmp_path: Path) -> Story:
     made = ask("agent_token_create", name=name)
     repository = make_repository(tmp_path / "shop").root
     places = {"repository_path": repository, "auto_create_workspaces": True}
-    _, tasks = planned(ask, *TASKS, name="Dark mode", **places)
+    _, tasks = plan_workflow(ask, *TASKS, name="Dark mode", **places)
     finish(ask, tasks["colours"])
     ask("task_update_status", id=tasks["survey"], status="skipped", outcome="nobody wants it")
     bob = register(ask, "bob")
-    _, others = planned(ask, task("notes"), name="Release notes")
+    _, others = plan_workflow(ask, task("notes"), name="Release notes")
     for one in (tasks["pages"], others["notes"]):
         ask("task_claim", task_id=one, agent_id=bob)
     _work(asking(up, made["token"]), tasks["switch"])

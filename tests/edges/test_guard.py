@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import httpx2
 import pytest
 
-from tests.conftest import Agent, Live, standing
+from tests.conftest import Agent, Live, serve_for_module
 from tests.edges.interfaces import MODERN
 from tests.edges.raw_http import (
     ERAS,
@@ -32,7 +32,7 @@ PLACES = (HUB, "/api/v1/agent/list", "/mcp", "/mcp/work", "/", "/api/docs", "/we
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """The hub at whose door all these tests stand; none needs it to be empty."""
-    with standing(tmp_path_factory.mktemp("guard")) as live:
+    with serve_for_module(tmp_path_factory.mktemp("guard")) as live:
         yield live
 
 

@@ -19,7 +19,7 @@ from crewhall.errors import Cancelled
 from crewhall.stop import Stop
 from tests.edges.claude import Json
 from tests.edges.real_judge import CONTRACT, MODEL, Judge, contract_in, judging, verdict
-from tests.families.work.halls import planned, task
+from tests.families.work.workflows import plan_workflow, task
 from tests.outside.repos import make_repository
 from tools.npm import CLAUDE_CODE
 from tools.stubs.anthropic import Play, Problem, Turn, Use
@@ -51,7 +51,7 @@ def test_health_tells_its_version(judge: Judge) -> None:
 @pytest.mark.parametrize(("word", "blocking"), [("PASS", 0), ("CONDITIONAL", 1), ("FAIL", 2), ("CRITICAL_HALT", 1)])
 def test_a_verdict_is_stored_with_what_it_took(judge: Judge, tree: Path, word: str, blocking: int) -> None:
     """The model reads a file first: two answers, and the tokens and the cost of both."""
-    workflow, tasks = planned(judge.ask, task("dark"))
+    workflow, tasks = plan_workflow(judge.ask, task("dark"))
     contract_in(tree, task_id=tasks["dark"])
     says = verdict(word, blocking, tasks["dark"])
     got = judge.review(tree, Use("Read", {"file_path": str(tree / "file-1")}), says)

@@ -218,7 +218,7 @@ def test_the_meter_loses_nothing_however_threads_change(restless: None) -> None:
 
     def work() -> None:
         for _ in range(10_000):
-            with meter.measuring("a"):
+            with meter.measure("a"):
                 pass
 
     at_once(8, work)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from crewhall.config import Settings
-from crewhall.idempotency import part_of
+from crewhall.idempotency import savepoint
 from crewhall.identity import Actor
 from crewhall.stop import Stop
 from crewhall.store.transaction import Look, Row, Tx, Work
@@ -87,7 +87,7 @@ class Call:
         """
         self.stop.check()
         if self.whole is not None:
-            with part_of(self.whole) as tx:
+            with savepoint(self.whole) as tx:
                 yield tx
             return
         if not self.tool.changes:
@@ -120,7 +120,7 @@ class Call:
     def saw(self, agent_id: str) -> None:
         """A client without a token writes for this agent, as it seems: a sign of its life."""
         if self.actor.proof == "local":
-            self.hub.presence.saw(agent_id, None)
+            self.hub.presence.note_call(agent_id, None)
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far the call is; also a place where it may stop."""

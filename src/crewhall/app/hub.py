@@ -19,7 +19,7 @@ from crewhall.app.chores import Chores
 from crewhall.config import Settings
 from crewhall.declaration import KEY
 from crewhall.errors import Failure
-from crewhall.idempotency import once
+from crewhall.idempotency import run_once
 from crewhall.identity import Actor, Credentials
 from crewhall.journal import Journal
 from crewhall.meter import Meter
@@ -96,7 +96,7 @@ class Hub:
         """Do what the tool does and return its result as plain data. An edge may hand the tool on. Raises Failure."""
         tool = tool or self.registry.find(name)
         stop = stop or Stop(self.seconds_for(tool))
-        with self.meter.measuring(tool.name):
+        with self.meter.measure(tool.name):
             call_id = f"{self.id}.{next(self._numbers)}"
             return self._do(Call(self, tool, actor, edge, stop, progress, self.clock(), call_id, origin), arguments)
 
@@ -129,9 +129,9 @@ class Hub:
         By its token an agent is known to be behind the bridge. Whoever names one may be another, such as a coordinator.
         """
         if call.actor.kind == "agent":
-            self.presence.saw(call.actor.id, call.origin.bridge)
+            self.presence.note_call(call.actor.id, call.origin.bridge)
         elif call.tool.acting is not None and call.actor.proof == "local":
-            self.presence.saw(given[call.tool.acting], None)
+            self.presence.note_call(given[call.tool.acting], None)
 
     def close(self) -> None:
         """Finish the call log and let go of the database; one that is stuck is left as it is."""
@@ -147,4 +147,4 @@ def _answer(call: Call, given: dict[str, Any]) -> dict[str, Any]:
     if key is None:
         return tool.dump(tool.handler(call, **given))
     with call.begin() as call.whole:
-        return once(call.whole, key, given, lambda: tool.dump(tool.handler(call, **given)))
+        return run_once(call.whole, key, given, lambda: tool.dump(tool.handler(call, **given)))

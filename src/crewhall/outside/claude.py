@@ -26,8 +26,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from crewhall.config import SECRET as SECRET_VARIABLE
-from crewhall.config import for_others
+from crewhall.config import SECRET_VARIABLE, child_environment
 from crewhall.errors import InvalidState, Unavailable
 from crewhall.outside.run import Ended, run_long
 from crewhall.outside.strict_json import strict_json
@@ -186,7 +185,7 @@ def surroundings(environ: Mapping[str, str]) -> dict[str, str]:
     clouds = [pattern for switch, pattern in CLOUDS.items() if environ.get(switch)]
     others = {
         name: value
-        for name, value in for_others(environ).items()
+        for name, value in child_environment(environ).items()
         if not any(pattern.fullmatch(name) for pattern in (NOT_ITS, *CLOUDS.values()))
     }
     own = {name: environ[name] for name in environ if any(one.fullmatch(name) for one in (ITS_OWN, *clouds))}

@@ -8,7 +8,7 @@ import os
 import shutil
 from dataclasses import dataclass
 
-from crewhall.config import for_others
+from crewhall.config import child_environment
 from crewhall.errors import Unavailable
 from crewhall.outside.run import Ended, run
 from crewhall.stop import Stop
@@ -59,7 +59,7 @@ def _docker(words: list[str], stop: Stop) -> Ended:
     ended = run(
         ["docker", *words],
         cwd="/",
-        env=for_others(os.environ),
+        env=child_environment(os.environ),
         seconds=SECONDS,
         most_bytes=MOST_BYTES,
         stop=stop,

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from crewhall.config import for_others
+from crewhall.config import child_environment
 from crewhall.errors import Failure, InvalidState, LimitExceeded, Unavailable
 from crewhall.outside.files import open_root, pieces
 from crewhall.outside.justfiles import Check, justfiles
@@ -129,7 +129,7 @@ def _words(root: str, justfile: str, *more: str) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    return {name: value for name, value in for_others(os.environ).items() if not name.startswith("JUST_")}
+    return {name: value for name, value in child_environment(os.environ).items() if not name.startswith("JUST_")}
 
 
 @contextlib.contextmanager

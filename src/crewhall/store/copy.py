@@ -55,29 +55,30 @@ def restore(source: Path, store: Store, *, replace: bool) -> int:
         for suffix in ("", "-wal"):
             with suppress(FileNotFoundError):
                 copyfile(f"{source}{suffix}", f"{working}{suffix}")
-        with closing(_opened(working, source)) as kept:
+        with closing(_open_copy(working, source)) as copy:
             try:
-                migrate(kept)
-                return _copy(kept, store)
+                migrate(copy)
+                return _copy(copy, store)
             except DAMAGE as error:
                 raise _no_backup(source, str(error)) from error
 
 
-def _opened(working: Path, source: Path) -> SqliteStore:
-    """The copy of a backup. Raises InvalidInput unless it holds a hall, and the whole of it."""
+def _open_copy(working: Path, source: Path) -> SqliteStore:
+    """Open the working copy of a backup. Raises InvalidInput unless it holds a whole hall."""
     try:
-        kept = SqliteStore(working, Queries([]))
+        copy = SqliteStore(working, Queries([]))
     except Unavailable as failure:
         raise _no_backup(source, failure.message.replace(str(working), "it")) from None
-    damage = kept.check() or (None if "migration" in kept.tables() else "it holds no hall") or _loose_end(kept)
+    damage = copy.check() or (None if "migration" in copy.tables() else "it holds no hall") or _dangling_row(copy)
     if damage:
-        kept.close()
+        copy.close()
         raise _no_backup(source, damage)
-    return kept
+    return copy
 
 
-def _loose_end(kept: SqliteStore) -> str | None:
-    with kept.read() as tx:
+def _dangling_row(copy: SqliteStore) -> str | None:
+    """What refers to a missing row, in words, or None."""
+    with copy.read() as tx:
         row = tx.one("foreign_key_check")
     return None if row is None else f"a row of {row['table']} refers to a row of {row['parent']} that is not in it"
 

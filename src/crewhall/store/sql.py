@@ -30,14 +30,14 @@ class Dialect:
     each: str
     parameter: str = ""
 
-    def marked(self, text: str) -> str:
-        """The text with the markers as this database says them."""
+    def fill_markers(self, text: str) -> str:
+        """The text with each marker replaced by this database's own SQL."""
         text = text.replace("{serial}", self.serial).replace("{for_update}", self.for_update)
         return _EACH.sub(lambda m: self.each.format(name=m[1]), text)
 
     def query(self, text: str) -> str:
         """The text as this database's driver takes it: markers and parameters."""
-        text = self.marked(text)
+        text = self.fill_markers(text)
         if self.parameter:
             text = _PARAMETER.sub(lambda m: self.parameter.format(name=m[1]), text.replace("%", "%%"))
         return text
@@ -69,7 +69,8 @@ class Queries:
                     raise ValueError(f"two queries are named {name}")
                 self._by_name[name] = statement
 
-    def rendered(self, dialect: Dialect) -> dict[str, str]:
+    def render(self, dialect: Dialect) -> dict[str, str]:
+        """The statements by name, as one database takes them."""
         return {name: dialect.query(text) for name, text in self._by_name.items()}
 
 

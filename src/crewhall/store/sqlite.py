@@ -20,7 +20,7 @@ import pysqlite3.dbapi2 as sqlite3
 from crewhall.errors import Unavailable
 from crewhall.store.sql import SQLITE, Queries
 from crewhall.store.transaction import Row, Store, Tx, Work
-from crewhall.store.turns import Line, Turns
+from crewhall.store.turns import FairLock, ProcessLine
 
 BATCH_MEMBERS = 64
 BATCH_SECONDS = 0.05
@@ -70,12 +70,12 @@ class SqliteStore(Store):
         super().__init__(SQLITE, queries)
         self.path = path
         self._line_path = path.with_name(path.name + ".line")
-        self._turns = Turns()
+        self._fair_lock = FairLock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._writer = self._connect()
             path.chmod(0o600)
-            self._line = Line(self._line_path)
+            self._process_line = ProcessLine(self._line_path)
         except OSError as error:
             raise self._unfit(error) from None
         self._closed = False
@@ -100,13 +100,13 @@ class SqliteStore(Store):
 
     def _make_wal(self, connection: Any) -> None:
         """Turn a new file to WAL: one process at a time, because SQLite does not wait here but says 'locked'."""
-        line = Line(self._line_path)
-        line.enter()
+        process_line = ProcessLine(self._line_path)
+        process_line.enter()
         try:
             connection.execute("PRAGMA journal_mode=WAL")
         finally:
-            line.leave()
-            line.close()
+            process_line.leave()
+            process_line.close()
 
     def _unfit(self, error: Exception) -> Unavailable:
         return Unavailable(
@@ -114,8 +114,8 @@ class SqliteStore(Store):
             hint="Give the path of a hall's file. For a backup, move this one away and run `crewhall restore`.",
         )
 
-    def _told(self, error: BaseException) -> BaseException:
-        """The error as a caller may see it: trouble with file or disk is Unavailable, the rest is a bug of ours."""
+    def _caller_error(self, error: BaseException) -> BaseException:
+        """The error that a caller gets: Unavailable for trouble with the file or disk, otherwise the error itself."""
         if not str(getattr(error, "sqlite_errorname", "")).startswith(TROUBLE):
             return error
         return Unavailable(
@@ -150,7 +150,7 @@ class SqliteStore(Store):
             connection.execute("BEGIN")
             yield self._tx(connection)
         except sqlite3.Error as error:
-            raise self._told(error) from error
+            raise self._caller_error(error) from error
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -161,7 +161,7 @@ class SqliteStore(Store):
         try:
             rows: list[Row] = connection.execute(self.texts[name], params).fetchall()
         except sqlite3.Error as error:
-            raise self._told(error) from error
+            raise self._caller_error(error) from error
         finally:
             self._readers.append(connection)
         return rows[0] if rows else None
@@ -184,29 +184,31 @@ class SqliteStore(Store):
             self._undo(batch, error)
         finally:
             self._mine.writing = False
-            self._part(batch)
+            self._leave(batch)
+        # A refused block waits too: it may have refused because of a neighbour's write ("ag_1 holds the task"). If the
+        # commit fails, that write never was, and the caller must get Unavailable instead of the refusal.
         batch.wait()
         if failure is not None:
-            raise self._told(failure)
+            raise self._caller_error(failure)
         if tx.pending:
             self.announce()
 
     def _join(self) -> Batch:
         """Our turn at the writer: in the batch that is open, or in a new one."""
-        self._turns.take()
+        self._fair_lock.take()
         if self._batch is not None:
             return self._batch
         try:
             self._refuse_when_closed()
-            self._line.enter()
+            self._process_line.enter()
             try:
                 self._writer.execute("BEGIN IMMEDIATE")
             except BaseException:
-                self._line.leave()
+                self._process_line.leave()
                 raise
         except BaseException as error:
-            self._turns.give()
-            raise self._told(error) from error
+            self._fair_lock.give()
+            raise self._caller_error(error) from error
         self._batch = Batch()
         return self._batch
 
@@ -222,13 +224,13 @@ class SqliteStore(Store):
         except sqlite3.Error:
             batch.failure = reason
 
-    def _part(self, batch: Batch) -> None:
+    def _leave(self, batch: Batch) -> None:
         """Hand the open batch to the next in turn, or commit it for all its members."""
         batch.members += 1
-        if not (self._turns.waiting and batch.has_room):
+        if not (self._fair_lock.waiting and batch.has_room):
             self._batch = None
             self._finish(batch)
-        self._turns.give()
+        self._fair_lock.give()
 
     def _finish(self, batch: Batch) -> None:
         try:
@@ -247,7 +249,7 @@ class SqliteStore(Store):
             with suppress(sqlite3.Error):
                 if self._writer.in_transaction:
                     self._writer.execute("ROLLBACK")
-            self._line.leave()
+            self._process_line.leave()
 
     @contextmanager
     def reshape(self) -> Iterator[tuple[Tx, Callable[[str], Any]]]:
@@ -273,7 +275,7 @@ class SqliteStore(Store):
 
     def close(self) -> None:
         """A write that comes later is refused; one that waits for its commit gets it."""
-        self._turns.take()
+        self._fair_lock.take()
         if self._batch is not None:  # its last member handed it on, to us
             batch, self._batch = self._batch, None
             self._finish(batch)
@@ -282,8 +284,8 @@ class SqliteStore(Store):
             self._writer.close()
             while self._readers:
                 self._readers.pop().close()
-            self._line.close()
-        self._turns.give()
+            self._process_line.close()
+        self._fair_lock.give()
 
 
 def _as_dict(cursor: Any, values: tuple[Any, ...]) -> Row:

@@ -19,15 +19,6 @@ from crewhall.store.sql import Dialect, Queries, text_of
 Row = dict[str, Any]
 
 
-class Cursor(Protocol):
-    """What both drivers' cursors have in common."""
-
-    @property
-    def rowcount(self) -> int: ...
-    def fetchone(self) -> Row | None: ...
-    def fetchall(self) -> list[Row]: ...
-
-
 @dataclass
 class Work:
     """Who writes and through which tool; `log` makes the call-log row that goes with the change.
@@ -143,7 +134,7 @@ class Store(ABC):
     def __init__(self, dialect: Dialect, queries: Queries) -> None:
         own = Queries([text_of("crewhall.store", "queries.sql"), text_of("crewhall.store", f"{dialect.name}.sql")])
         self.dialect = dialect
-        self.texts = own.rendered(dialect) | queries.rendered(dialect)
+        self.texts = own.render(dialect) | queries.render(dialect)
         self.changed = threading.Condition()
         self.announced = 0  # how often; a waiter looks again when it has grown
 

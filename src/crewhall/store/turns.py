@@ -1,8 +1,8 @@
 """
 Taking turns at the one writer that SQLite allows: first come, first served.
 
-    threads of a process ── Turns ──▶ one of them ── Line ──▶ one process writes
-                                                     (a lock file beside the database)
+    threads of a process ── FairLock ──▶ one of them ── ProcessLine ──▶ one process writes
+                                                        (a lock file beside the database)
 
 SQLite's own waiting is a poll that lets a busy process overtake a quiet one for seconds. Here each process
 draws a number and waits for the one before it, so nobody is overtaken, and the kernel frees a dead one's place.
@@ -23,8 +23,8 @@ _COUNTER = struct.Struct("<q")
 _WAIT = getattr(fcntl, "F_OFD_SETLKW", fcntl.F_SETLKW)
 
 
-class Turns:
-    """A lock between threads that is handed on in the order in which it was asked for."""
+class FairLock:
+    """A lock between threads, handed on first in, first out."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -53,11 +53,11 @@ class Turns:
                 self._held = False
 
 
-class Line:
-    """A lock between processes in the order of arrival; a process that dies leaves the line.
+class ProcessLine:
+    """A queue of processes, first in, first out; a process that dies leaves it.
 
-    It makes waiting fair. It is SQLite's own lock that keeps two writers apart: behind a process that died in the
-    line, the next one may step forward early.
+    It makes waiting fair. SQLite's own lock keeps two writers apart: behind a process that died in the queue, the
+    next one may step forward early.
     """
 
     def __init__(self, path: Path) -> None:
@@ -65,7 +65,7 @@ class Line:
         self._number = 0
 
     def enter(self) -> None:
-        """Return when all who came before have left."""
+        """Return when every process that came before has left."""
         self._lock(fcntl.F_WRLCK, _DRAWING)
         try:
             raw = os.pread(self._file, _COUNTER.size, 0)

@@ -11,7 +11,7 @@ from crewhall.identity import OPERATOR, Credentials
 from tests.conftest import Agent, Live
 from tests.edges.interfaces import MODERN, by_mcp, by_rest, http, mcp
 from tests.families.judge.judge_site import CONTRACT, JudgeSite
-from tests.families.work.claiming import rows
+from tests.families.work.claims import rows
 
 pytestmark = pytest.mark.slow
 

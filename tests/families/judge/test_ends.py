@@ -42,7 +42,7 @@ def sites_of(hub: Hub, site_in: SiteIn) -> list[JudgeSite]:
 
 
 def is_idle(hub: Hub) -> bool:
-    return hub.state(REVIEWS).standing == (0, 0)
+    return hub.state(REVIEWS).counts == (0, 0)
 
 
 def test_a_review_whose_time_is_over_leaves_nothing_behind(

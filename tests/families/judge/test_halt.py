@@ -9,8 +9,8 @@ from crewhall.app import Hub
 from crewhall.errors import Failure
 from tests.conftest import Agent
 from tests.families.judge.judge_site import CONTRACT, BackgroundCall, JudgeSite, on_both, rules, says
-from tests.families.work.claiming import broken, claim, happened, job, registered
-from tests.families.work.halls import WORDS
+from tests.families.work.claims import claim, events_about, job, refuse_changes, register_agent
+from tests.families.work.workflows import WORDS
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +32,7 @@ def status(site: JudgeSite, workflow: str) -> str:
 @pytest.mark.parametrize(("names", "before"), [("task", "in_progress"), ("workflow", "ready"), ("task", "failed")])
 def test_a_critical_halt_stops_the_workflow(site: JudgeSite, names: str, before: str) -> None:
     work = job(site.hub, "one", "two")
-    ada, bob = registered(site.hub, "ada"), registered(site.hub, "bob")
+    ada, bob = register_agent(site.hub, "ada"), register_agent(site.hub, "bob")
     if before == "in_progress":
         claim(site.hub, work.tasks["one"], ada)
     if before == "failed":
@@ -46,8 +46,8 @@ def test_a_critical_halt_stops_the_workflow(site: JudgeSite, names: str, before:
     assert HALT in halted["status_reason"] and answer["task_id"] in halted["status_reason"]
     assert site.refusal("task_claim", task_id=work.tasks["two"], agent_id=bob).code == "INVALID_STATE"
     assert site.ask("task_get_available", agent_id=bob)["tasks"] == []
-    assert happened(site.hub, work.id)[-1] == ("workflow.updated", "operator", before, "paused")
-    assert happened(site.hub, answer["report_id"]) == [("report.made", "operator", None, HALT)]
+    assert events_about(site.hub, work.id)[-1] == ("workflow.updated", "operator", before, "paused")
+    assert events_about(site.hub, answer["report_id"]) == [("report.made", "operator", None, HALT)]
     assert site.reports(workflow_id=work.id, verdict=HALT)["spent"]["reports"] == 1
 
 
@@ -170,7 +170,7 @@ def test_the_report_and_the_halt_are_kept_together_or_not_at_all(site: JudgeSite
     work = job(site.hub)
     site.contract(task_id=work.task)
     site.cli.plays(rules(HALT, work.task))
-    with broken(database, "workflow", "UPDATE"), pytest.raises(Exception, match="refused by the test"):
+    with refuse_changes(database, "workflow", "UPDATE"), pytest.raises(Exception, match="refused by the test"):
         site.review()
     assert (site.reports()["reports"], site.report_names(), status(site, work.id)) == ([], [], "ready")
     assert site.review()["workflow_paused"]

@@ -146,7 +146,7 @@ def test_one_who_gives_up_in_line_was_never_asked_and_frees_its_place(site_of: C
     site.cli.go(2)
     assert (first.wait()["verdict"], third.wait()["verdict"]) == ("PASS", "PASS")
     assert len(site.cli.runs()) == 2 and not any('"b.json"' in run["input"] for run in site.cli.runs())
-    assert site.hub.state(REVIEWS).standing == (0, 0)
+    assert site.hub.state(REVIEWS).counts == (0, 0)
 
 
 def test_files_are_read_when_the_turn_has_come(site_of: Callable[[int], JudgeSite]) -> None:

@@ -14,7 +14,7 @@ from crewhall.errors import InvalidState
 from crewhall.outside.tokens import count
 from crewhall.stop import Stop
 from tests.families.project.contexts import Context, context_caller, lines, reason
-from tests.families.work.repositories import Watch
+from tests.families.work.repositories import GitWatch
 from tests.outside.repos import commit, git, make_repository
 
 pytestmark = [pytest.mark.parametrize("database", ["sqlite"], indirect=True), pytest.mark.slow]
@@ -304,7 +304,7 @@ def test_what_has_changed_since_the_last_answer_is_noticed(
 def test_what_cannot_have_changed_is_not_asked_again(
     ask: Context, no_settling: None, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = Watch(tmp_path / "bin", monkeypatch)
+    watch = GitWatch(tmp_path / "bin", monkeypatch)
     (shop / "file-0").write_text("once\n")
 
     def git_commands() -> list[str]:

@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crewhall.app import Call, Hub
-from crewhall.cache import Kept, mark
+from crewhall.cache import AnswerCache, mark
 from crewhall.errors import Cancelled, InvalidInput, Unavailable
 from crewhall.families.all import registry
 from crewhall.families.project.context import SECONDS, SLOTS
 from crewhall.families.project.tools_context import get_project_context
 from crewhall.outside.tokens import count
 from crewhall.stop import Stop
-from crewhall.tool import Family, Registry, Told
+from crewhall.tool import Family, Registry, SourceLines
 from tests.conftest import eventually, settings_for
 from tests.families.project.contexts import context_caller, lines, reason
 
@@ -38,7 +38,7 @@ class SourceHub:
         self.home = home
         self.hubs: list[Hub] = []
 
-    def source(self, name: str, handler: Callable[..., Told]) -> None:
+    def source(self, name: str, handler: Callable[..., SourceLines]) -> None:
         self.family.source(name, priority=len(self.family.sources), weight=10)(handler)
 
     def hub(self) -> Hub:
@@ -59,18 +59,18 @@ def test_a_source_that_is_stuck_refuses_or_has_a_bug_keeps_no_other_back(
 ) -> None:
     let_go = threading.Event()
 
-    def stuck(call: Call, root: str) -> Told:
+    def stuck(call: Call, root: str) -> SourceLines:
         let_go.wait(30)
-        return Told(["too late"])
+        return SourceLines(["too late"])
 
-    def refusing(call: Call, root: str) -> Told:
+    def refusing(call: Call, root: str) -> SourceLines:
         raise Unavailable("the moon is not up", hint="Wait.")
 
-    source_hub.source("first", lambda call, root: Told(["one", "two"], more=3))
+    source_hub.source("first", lambda call, root: SourceLines(["one", "two"], more=3))
     source_hub.source("stuck", stuck)
     source_hub.source("refusing", refusing)
-    source_hub.source("broken", lambda call, root: Told([str(1 // 0)]))
-    source_hub.source("last", lambda call, root: Told([root]))
+    source_hub.source("broken", lambda call, root: SourceLines([str(1 // 0)]))
+    source_hub.source("last", lambda call, root: SourceLines([root]))
     try:
         body = context_caller(source_hub.hub())(tmp_path, stop=Stop(1.0))
     finally:
@@ -87,10 +87,10 @@ def test_sources_that_stay_stuck_do_not_pile_up_and_their_places_come_back(
 ) -> None:
     let_go, begun = threading.Event(), []
 
-    def stuck(call: Call, root: str) -> Told:
+    def stuck(call: Call, root: str) -> SourceLines:
         begun.append(1)
         let_go.wait(30)
-        return Told([])
+        return SourceLines([])
 
     source_hub.source("stuck", stuck)
     hub = source_hub.hub()
@@ -105,16 +105,16 @@ def test_sources_that_stay_stuck_do_not_pile_up_and_their_places_come_back(
 def test_a_call_that_is_cancelled_ends_at_once_and_so_do_its_sources(source_hub: SourceHub, tmp_path: Path) -> None:
     stop, ended, let_go = Stop(), threading.Event(), threading.Event()
 
-    def patient(call: Call, root: str) -> Told:
+    def patient(call: Call, root: str) -> SourceLines:
         stop.cancel()
         try:
             call.stop.wait(30)
         finally:
             ended.set()
-        return Told([])
+        return SourceLines([])
 
     source_hub.source("patient", patient)
-    source_hub.source("deaf", lambda call, root: Told([str(let_go.wait(30))]))
+    source_hub.source("deaf", lambda call, root: SourceLines([str(let_go.wait(30))]))
     began = time.monotonic()
     with pytest.raises(Cancelled):
         context_caller(source_hub.hub())(tmp_path, stop=stop)
@@ -126,7 +126,7 @@ def test_a_call_that_is_cancelled_ends_at_once_and_so_do_its_sources(source_hub:
 def test_sources_are_asked_side_by_side(source_hub: SourceHub, tmp_path: Path) -> None:
     meeting = threading.Barrier(4, timeout=10)
     for number in range(4):
-        source_hub.source(f"s{number}", lambda call, root: Told([str(meeting.wait())]))
+        source_hub.source(f"s{number}", lambda call, root: SourceLines([str(meeting.wait())]))
     assert len(context_caller(source_hub.hub())(tmp_path)["sections"]) == 4
 
 
@@ -134,7 +134,7 @@ def test_some_sources_by_name_in_their_own_order_and_unknown_ones_refused(
     source_hub: SourceHub, tmp_path: Path
 ) -> None:
     for name in ("a", "b", "c"):
-        source_hub.source(name, lambda call, root: Told(["x"]))
+        source_hub.source(name, lambda call, root: SourceLines(["x"]))
     ask = context_caller(source_hub.hub())
     body = ask(tmp_path, sources=["c", "a", "c"])
     assert [one["name"] for one in body["sections"]] == ["a", "c"] and body["missing"] == []
@@ -158,7 +158,7 @@ def text_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hub, li
     source_hub = SourceHub(tmp_path_factory.mktemp("told"))
     told: list[list[str]] = []
     for number in range(8):
-        source_hub.source(f"s{number}", lambda call, root, number=number: Told(told[number], more=number))
+        source_hub.source(f"s{number}", lambda call, root, number=number: SourceLines(told[number], more=number))
     yield source_hub.hub(), told
     source_hub.hubs[0].close()
 
@@ -180,10 +180,10 @@ def test_any_contents_in_any_budget_by_the_door(
 
 
 def test_an_answer_is_kept_while_what_it_depends_on_is_the_same() -> None:
-    kept, made = Kept(most=2), []
+    kept, made = AnswerCache(most=2), []
 
     def ask(name: str, depends: Any) -> int:
-        return kept.of((name, "x"), depends, lambda: made.append(name) or len(made))  # type: ignore[func-returns-value]
+        return kept.get_or_make((name, "x"), depends, lambda: made.append(name) or len(made))  # type: ignore[func-returns-value]
 
     assert [ask("a", 1), ask("a", 1), ask("a", 2), ask("a", 2), ask("a", 1)] == [1, 1, 2, 2, 3]
     assert [ask("a", None), ask("a", None), ask("a", 1)] == [4, 5, 6]  # what can't be told is made each time
@@ -191,33 +191,33 @@ def test_an_answer_is_kept_while_what_it_depends_on_is_the_same() -> None:
 
 
 def test_many_threads_of_a_call_get_one_answer_or_one_failure() -> None:
-    kept, made, go = Kept(), [], threading.Event()
+    kept, made, go = AnswerCache(), [], threading.Event()
 
     def make() -> int:
         made.append(1)
         assert go.wait(10)
         return 7
 
-    with kept.during("call"), ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(kept.once, ("call", "status"), make, Stop(10)) for _ in range(4)]
+    with kept.call_scope("call"), ThreadPoolExecutor(4) as pool:
+        asked = [pool.submit(kept.make_once, ("call", "status"), make, Stop(10)) for _ in range(4)]
         eventually(lambda: made)
         go.set()
         assert [one.result() for one in asked] == [7] * 4 and made == [1]
         for make_it in (lambda: 1 // 0, lambda: 1):  # the second one gets the failure of the first
             with pytest.raises(ZeroDivisionError):
-                kept.once(("call", "bug"), make_it, Stop(10))
+                kept.make_once(("call", "bug"), make_it, Stop(10))
 
 
 def test_one_who_comes_when_the_call_is_over_leaves_nothing_behind() -> None:
-    kept, numbers = Kept(), count_up()
+    kept, numbers = AnswerCache(), count_up()
 
     def ask() -> int:
-        return kept.once(("call", "x"), lambda: next(numbers), Stop(10))
+        return kept.make_once(("call", "x"), lambda: next(numbers), Stop(10))
 
-    with kept.during("call"):
+    with kept.call_scope("call"):
         assert [ask(), ask()] == [0, 0]
     assert [ask(), ask()] == [1, 2]
-    with kept.during("call"):
+    with kept.call_scope("call"):
         assert ask() == 3
 
 

@@ -25,7 +25,7 @@ from crewhall.journal import settle_all
 from crewhall.stop import Stop
 from crewhall.store.transaction import Row
 from tests.conftest import BOTH, Clock, settings_for
-from tests.families.work.halls import sql
+from tests.families.work.workflows import sql
 from tests.hosts.descriptions import problems
 
 KINDS = ("github", "gitea")

@@ -6,7 +6,7 @@ from typing import Any
 
 from crewhall.app import Origin
 from tests.families.pulls.conftest import BRANCH, FILE, FIRST, PULL, Site, bridge, on_github, writes
-from tests.families.work.halls import everything, sql
+from tests.families.work.workflows import all_rows, sql
 
 BINARY = bytes(range(256))
 MANY = [
@@ -105,7 +105,7 @@ def test_the_hall_tells_of_the_pull_and_keeps_nothing_of_its_files(site: Site) -
     (event,) = [one for one in site.ask_events() if one["what"] == "pull.opened"]
     assert (event["subject"], event["actor"], event["tool"]) == (row["id"], "operator", "create_pr")
     assert event["data"] == {key: row[key] for key in ("provider", "owner", "name", "branch", "title", "number", "url")}
-    assert "SECRET" not in json.dumps(everything(site.hub))
+    assert "SECRET" not in json.dumps(all_rows(site.hub))
 
 
 def test_progress_is_told(site: Site) -> None:
@@ -179,10 +179,10 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
 
 @on_github
 def test_what_is_refused_sends_nothing_and_leaves_nothing(site: Site) -> None:
-    before = everything(site.hub)
+    before = all_rows(site.hub)
     codes = {what: site.refusal(**given).code for what, (_, given) in REFUSED.items()}
     assert codes == {what: code for what, (code, _) in REFUSED.items()}
-    assert (site.host.exchanges, everything(site.hub)) == ([], before)
+    assert (site.host.exchanges, all_rows(site.hub)) == ([], before)
     rows = "SELECT tool, success, error FROM call_log ORDER BY length(id), id"
     site.hub.calls.close()  # it writes now what it would write in half a second
     assert sql(site.hub, rows) == [{"tool": "create_pr", "success": 0, "error": code} for code in codes.values()]

@@ -10,7 +10,7 @@ from crewhall.app import Hub, Origin
 from crewhall.config import load
 from crewhall.outside.tokens import count
 from tests.families.pulls.conftest import BRANCH, FILE, PULL, Site, bridge, on_github, set_up
-from tests.families.work.halls import everything
+from tests.families.work.workflows import all_rows
 
 OFF = ["", " ", "false", "0", " 0 ", "${CLAUDEOPS_DRY_RUN}"]
 ON = ["1", "true", "TRUE", "yes", "on", "no", "off", "False", "FALSE", "00", "null", "2", "?"]
@@ -24,7 +24,7 @@ def dry(**variables: str) -> Origin:
 
 
 def test_it_shows_the_whole_plan_and_sends_nothing(site: Site) -> None:
-    before = everything(site.hub)
+    before = all_rows(site.hub)
     binary = {"path": "checks/b.md", "content": "AAEC", "action": "update", "encoding": "base64"}
     files = [FILE, {"path": "checks/disk.md", "action": "delete"}, binary]
     assert site.create(files=files, body="The body", origin=dry()) == {
@@ -51,7 +51,7 @@ def test_it_shows_the_whole_plan_and_sends_nothing(site: Site) -> None:
         "left_out": None,
     }
     assert site.create(base_branch="next", origin=dry())["base_branch"] == "next"
-    assert (site.host.exchanges, site.rows(), everything(site.hub)) == ([], [], before)
+    assert (site.host.exchanges, site.rows(), all_rows(site.hub)) == ([], [], before)
 
 
 def test_the_connection_alone_is_enough_and_another_one_sends(site: Site) -> None:

@@ -18,7 +18,7 @@ from crewhall.families.pulls.providers import accesses, host
 from crewhall.identity import operator_token
 from crewhall.stop import Stop
 from tests.families.pulls.conftest import BRANCH, PERSON, TOKENS, Both, Site, bridge, set_up
-from tests.families.work.halls import everything, sql
+from tests.families.work.workflows import all_rows, sql
 
 pytestmark = pytest.mark.slow
 
@@ -96,7 +96,7 @@ def test_no_token_is_in_logs_database_events_errors_or_answers(
         own, hubs = f"token {OWN}", f"token {TOKENS[kind]}"
         assert {one.headers["authorization"] for one in there.exchanges} == {own, hubs}
     hub.chores.run_due()
-    kept = json.dumps(everything(hub), default=str) + json.dumps(full.site.ask_events()) + str(_files(database))
+    kept = json.dumps(all_rows(hub), default=str) + json.dumps(full.site.ask_events()) + str(_files(database))
     hub.calls.close()
     kept += str(sql(hub, "SELECT * FROM call_log"))
     seen = {"logs": log_output.getvalue(), "kept": kept, "answers": "\n".join(answers)}

@@ -30,7 +30,7 @@ from tests.families.pulls.conftest import (
     set_up,
     together,
 )
-from tests.families.work.claiming import pass_time
+from tests.families.work.claims import pass_time
 
 pytestmark = pytest.mark.slow
 

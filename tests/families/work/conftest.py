@@ -1,7 +1,8 @@
-"""Halls that several tests of a module share."""
+"""Fixtures of work's tests: a hub for a whole module, a site with a real repository, a git that notes its calls."""
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,8 @@ from crewhall.app import Hub
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from tests.conftest import BOTH, Clock, settings_for
-from tests.families.work.halls import Ask
+from tests.families.work.repositories import GitWatch, WorkspaceSite
+from tests.families.work.workflows import Ask
 from tests.postgres import Cluster
 
 
@@ -32,3 +34,15 @@ def common_hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 def common(common_hub: Hub) -> Ask:
     """Calls to it as the operator."""
     return lambda tool, /, **arguments: common_hub.call(tool, arguments, OPERATOR)
+
+
+@pytest.fixture
+def site(hub: Hub, tmp_path: Path) -> WorkspaceSite:
+    """A hub and a small repository, in which its workflows work."""
+    return WorkspaceSite(hub, tmp_path / "shop")
+
+
+@pytest.fixture
+def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitWatch:
+    """The git that every process of the test finds."""
+    return GitWatch(tmp_path / "bin", monkeypatch)

@@ -16,14 +16,14 @@ from crewhall.app import Hub
 from crewhall.errors import Failure
 from crewhall.identity import OPERATOR
 from tests.conftest import eventually
-from tests.families.work.halls import planned, task
+from tests.families.work.workflows import plan_workflow, task
 from tests.outside.repos import change, commit, git, make_repository, refs
 
 Body = dict[str, Any]
 OURS = '*"{words}"*) if mkdir {once} 2>/dev/null; then {what}; fi;;'
 
 
-class Watch:
+class GitWatch:
     """The git that every process of the test finds: it notes its words, and can be told to do more at some of them."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ class Watch:
                 os.close(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
 
 
-class Site:
+class WorkspaceSite:
     """A repository, and a hall that works in it."""
 
     def __init__(self, hub: Hub, root: Path, files: int = 3) -> None:
@@ -92,7 +92,7 @@ class Site:
     def workflow(self, *names: str | Body, **more: Any) -> tuple[str, dict[str, str]]:
         """A workflow in the repository, ready, and its tasks by name: `one` if none is named."""
         tasks = [task(name) if isinstance(name, str) else name for name in names or ("one",)]
-        return planned(self.ask, *tasks, **{"repository_path": str(self.root), "max_parallel_tasks": 20} | more)
+        return plan_workflow(self.ask, *tasks, **{"repository_path": str(self.root), "max_parallel_tasks": 20} | more)
 
     def workspace(self, workflow: str, branch: str, **more: Any) -> Body:
         return self.ask("workspace_create", workflow_id=workflow, branch=branch, **more)
@@ -100,7 +100,7 @@ class Site:
     def end(self, workspace: str, status: str = "abandoned", **more: Any) -> Body:
         return self.ask("workspace_update", id=workspace, status=status, **more)
 
-    def listed(self, workflow: str, **more: Any) -> list[Body]:
+    def workspaces(self, workflow: str, **more: Any) -> list[Body]:
         found: list[Body] = self.ask("workspace_list", workflow_id=workflow, **more)["workspaces"]
         return found
 
@@ -121,15 +121,15 @@ class Site:
         return True
 
 
-def edited(workspace: Body, file: str, text: str, *, committed: bool = True, line: int = 0) -> str:
-    """Somebody works in a workspace; the commit, if it is one."""
+def edit(workspace: Body, file: str, text: str, *, committed: bool = True, line: int = 0) -> str:
+    """Change a file of a workspace, and commit it unless told otherwise; the commit, if there is one."""
     where = Path(workspace["path"])
     change(where / file, text, line)
     return commit(where, text) if committed else ""
 
 
-def at_once(*steps: Callable[[], Any], allowed: frozenset[str] = frozenset()) -> list[Any]:
-    """What each step gives, or the code of its failure if that is allowed; all begin together."""
+def run_together(*steps: Callable[[], Any], allowed: frozenset[str] = frozenset()) -> list[Any]:
+    """Start all steps together; the result of each, or the code of its failure if that is allowed."""
     together = threading.Barrier(len(steps))
 
     def run(step: Callable[[], Any]) -> Any:

@@ -13,7 +13,7 @@ from crewhall.families.all import registry
 from crewhall.families.work.message import inbox
 from crewhall.identity import OPERATOR, new_id
 from tests.conftest import Clock, settings_for
-from tests.families.work.halls import HOW, PLAN, Ask, finish, move, new_workflow, planned, register, task
+from tests.families.work.workflows import HOW, PLAN, Ask, finish, move, new_workflow, plan_workflow, register, task
 from tests.sizes import size
 
 pytestmark = pytest.mark.slow
@@ -93,7 +93,7 @@ def crowd(hub: Hub) -> None:
         )
         for number in range(60)
     ]
-    planned(
+    plan_workflow(
         ask, *nasty, *chain, task("last", 9), name="nasty", max_parallel_tasks=50, repository_path="/" + "q" * 1_990
     )
     with hub.own_work() as tx:
@@ -161,7 +161,7 @@ def ask(hall: Hub) -> Ask:
     return call
 
 
-def named(ask: Ask, name: str) -> str:
+def workflow_named(ask: Ask, name: str) -> str:
     """The big workflow, or the nasty one; both are newer than all others."""
     found: list[str] = [one["id"] for one in ask("workflow_list", limit=5)["workflows"] if one["name"] == name]
     return found[0]
@@ -220,13 +220,13 @@ LISTS: list[tuple[str, dict[str, Any], str, str]] = [
 
 
 @pytest.fixture(scope="module")
-def known(hall: Hub) -> dict[str, str]:
+def ids_by_name(hall: Hub) -> dict[str, str]:
     """What the names in LISTS mean."""
 
     def call(tool: str, /, **arguments: Any) -> dict[str, Any]:
         return hall.call(tool, arguments, OPERATOR)
 
-    big, nasty = named(call, "big"), named(call, "nasty")
+    big, nasty = workflow_named(call, "big"), workflow_named(call, "nasty")
     call("workflow_add_tasks", id=big, tasks=[task("gated", 10**6)])
     gated = [one["id"] for one in call("task_list", workflow_id=big, status=["blocked"], cursor=f"9:{MANY}")["tasks"]]
     last = [one["id"] for one in call("task_list", workflow_id=nasty, cursor="2:1000")["tasks"]]
@@ -236,9 +236,9 @@ def known(hall: Hub) -> dict[str, str]:
 
 @pytest.mark.parametrize(("tool", "arguments", "items", "total"), LISTS)
 def test_a_list_answers_by_default_within_its_bytes_and_with_a_total(
-    ask: Ask, known: dict[str, str], tool: str, arguments: dict[str, Any], items: str, total: str
+    ask: Ask, ids_by_name: dict[str, str], tool: str, arguments: dict[str, Any], items: str, total: str
 ) -> None:
-    asked = {name: known.get(value, value) for name, value in arguments.items()}
+    asked = {name: ids_by_name.get(value, value) for name, value in arguments.items()}
     body = ask(tool, **asked)
     assert body[items] and bytes_of(body) <= LIST_BYTES, bytes_of(body)
     assert not total or body[total] >= len(body[items])
@@ -249,14 +249,14 @@ def parameters(tool: str) -> set[str]:
     return set(registry().find(tool).input_schema["properties"])
 
 
-def test_cursors_reach_every_item_once(ask: Ask, known: dict[str, str]) -> None:
-    big, nasty = known["big"], known["nasty"]
+def test_cursors_reach_every_item_once(ask: Ask, ids_by_name: dict[str, str]) -> None:
+    big, nasty = ids_by_name["big"], ids_by_name["nasty"]
     assert walk(ask, "task_list", "tasks", "id", workflow_id=big) == MANY + 1
     assert walk(ask, "task_list", "tasks", "id", workflow_id=nasty) == 121
     assert walk(ask, "workflow_next_tasks", "tasks", "id", workflow_id=big, limit=100) == MANY // 10
     assert walk(ask, "workflow_next_tasks", "tasks", "id", workflow_id=nasty) == 60
     offset = {"cursor": "next_offset", "given": "offset"}
-    who = known["1"]
+    who = ids_by_name["1"]
     assert walk(ask, "task_get_available", "tasks", "id", **offset, agent_id=who, limit=50) == MANY // 10 + 60
     assert walk(ask, "agent_list", "agents", "id", **offset) == 40
     assert walk(ask, "repository_list", "repositories", "id", **offset) == 60
@@ -264,14 +264,16 @@ def test_cursors_reach_every_item_once(ask: Ask, known: dict[str, str]) -> None:
     assert walk(ask, "workflow_progress", "blocked_tasks", "id", workflow_id=nasty) == 61
 
 
-def test_every_checkpoint_and_message_is_reached_once(ask: Ask, known: dict[str, str]) -> None:
+def test_every_checkpoint_and_message_is_reached_once(ask: Ask, ids_by_name: dict[str, str]) -> None:
     since = {"cursor": "next_since_sequence", "given": "since_sequence"}
-    assert walk(ask, "checkpoint_list", "checkpoints", "sequence", **since, task_id=known["first"]) == MANY
-    assert walk(ask, "message_list", "messages", "id", agent_id=known["1"], limit=60) == MANY
+    assert walk(ask, "checkpoint_list", "checkpoints", "sequence", **since, task_id=ids_by_name["first"]) == MANY
+    assert walk(ask, "message_list", "messages", "id", agent_id=ids_by_name["1"], limit=60) == MANY
 
 
-def test_one_thing_on_its_own_stays_below_sixty_thousand_bytes(hall: Hub, ask: Ask, known: dict[str, str]) -> None:
-    first = known["first"]
+def test_one_thing_on_its_own_stays_below_sixty_thousand_bytes(
+    hall: Hub, ask: Ask, ids_by_name: dict[str, str]
+) -> None:
+    first = ids_by_name["first"]
     whole = {"approach": HUGE[:2_000], "steps": [NASTY * 900] * 9}
     ask("task_set_plan", id=first, plan=HOW | whole, context=THIN)
     move(ask, first, "in_progress")
@@ -286,27 +288,27 @@ def test_one_thing_on_its_own_stays_below_sixty_thousand_bytes(hall: Hub, ask: A
     bodies = [
         ask("task_get", id=first),
         ask("task_get", id=first, include_checkpoints=True),
-        ask("task_get", id=known["last"], include_checkpoints=True),
-        ask("workflow_get", id=known["big"]),
-        ask("workflow_get", id=known["nasty"]),
+        ask("task_get", id=ids_by_name["last"], include_checkpoints=True),
+        ask("workflow_get", id=ids_by_name["big"]),
+        ask("workflow_get", id=ids_by_name["nasty"]),
         ask("agent_get", id=agent(ask, 0)),
-        ask("text_read", id=known["big"], field="source_content", offset=77),
+        ask("text_read", id=ids_by_name["big"], field="source_content", offset=77),
         ask("text_read", id=first, field="outcome"),
         ask("text_read", id=first, field="files_likely_affected"),
     ]
-    for message in ask("message_list", agent_id=known["1"], limit=1)["messages"]:
+    for message in ask("message_list", agent_id=ids_by_name["1"], limit=1)["messages"]:
         bodies.append(ask("message_get", id=message["id"]))
     for body in bodies:
         assert bytes_of(body) <= WHOLE_BYTES
     assert bodies[1]["checkpoints"] and bodies[1]["checkpoint_count"] == MANY
-    nasty = ask("task_list", workflow_id=known["nasty"], limit=1)["tasks"][0]["id"]
+    nasty = ask("task_list", workflow_id=ids_by_name["nasty"], limit=1)["tasks"][0]["id"]
     shown = ask("task_get", id=nasty)
     assert bytes_of(shown) <= WHOLE_BYTES
     assert shown["left_out"]["files_likely_affected"] == 120 - len(shown["files_likely_affected"])
 
 
-def test_a_task_says_how_many_of_its_dependencies_it_does_not_name(ask: Ask, known: dict[str, str]) -> None:
-    page = ask("task_list", workflow_id=known["nasty"], cursor="2:100")
+def test_a_task_says_how_many_of_its_dependencies_it_does_not_name(ask: Ask, ids_by_name: dict[str, str]) -> None:
+    page = ask("task_list", workflow_id=ids_by_name["nasty"], cursor="2:100")
     task_id = page["tasks"][0]["id"]
     shown = ask("task_get", id=task_id)
     assert len(shown["depends_on"]) + shown["left_out"]["depends_on"] == 61

@@ -15,16 +15,16 @@ from crewhall.errors import Failure
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from tests.conftest import Clock, eventually, settings_for
-from tests.families.work.claiming import (
+from tests.families.work.claims import (
     PLAN,
     agent_of,
-    agree,
     ask,
+    assert_claims_agree,
     claim,
-    happened,
+    events_about,
     job,
     pass_time,
-    registered,
+    register_agent,
     rows,
     task_of,
 )
@@ -63,7 +63,7 @@ def hubs(make_hub: MakeHub, clock: Clock) -> list[Hub]:
 
 @pytest.mark.parametrize("count", [1, 3], ids=["threads of one hub", "three hubs"])
 def test_of_many_who_claim_at_once_one_wins_and_the_others_hear_who(hubs: list[Hub], database: str, count: int) -> None:
-    agents = [registered(hubs[0], f"agent {number}") for number in range(9)]
+    agents = [register_agent(hubs[0], f"agent {number}") for number in range(9)]
     for _ in range(size(2, 4)):
         work = job(hubs[0])
         steps = [claiming(hubs[number % count], work.task, agent) for number, agent in enumerate(agents)]
@@ -73,10 +73,10 @@ def test_of_many_who_claim_at_once_one_wins_and_the_others_hear_who(hubs: list[H
         lost |= {"workspace": None, "workspace_problem": None}
         assert [answer for answer in answers if not answer["success"]] == [lost] * 8
         assert task_of(hubs[0], work.task, "claimed_by", "claim_epoch") == (winner, 1)
-        assert len(happened(hubs[0], work.task, "task.claimed")) == 1
-        assert len(happened(hubs[0], work.id, "workflow.updated")) == 1
+        assert len(events_about(hubs[0], work.task, "task.claimed")) == 1
+        assert len(events_about(hubs[0], work.id, "workflow.updated")) == 1
         ask(hubs[0], "task_release", task_id=work.task, agent_id=winner)
-    agree(database)
+    assert_claims_agree(database)
 
 
 def claiming(hub: Hub, task: str, agent: str) -> Step:
@@ -84,16 +84,16 @@ def claiming(hub: Hub, task: str, agent: str) -> Step:
 
 
 def test_one_agent_that_claims_everywhere_at_once_has_one_claim(hubs: list[Hub], database: str) -> None:
-    bob, work = registered(hubs[0]), job(hubs[0])
+    bob, work = register_agent(hubs[0]), job(hubs[0])
     answers = at_once(*(claiming(hub, work.task, bob) for hub in hubs * 2))
     assert [(answer["success"], answer["claim_epoch"]) for answer in answers] == [(True, 1)] * 6
-    agree(database)
+    assert_claims_agree(database)
 
 
 def test_an_agent_that_takes_and_ends_tasks_of_several_workflows_at_once_is_busy_iff_it_holds_one(
     hubs: list[Hub], database: str
 ) -> None:
-    bob = registered(hubs[0])
+    bob = register_agent(hubs[0])
     for _ in range(ROUNDS // 2):
         works = [job(hubs[0], "one", "two") for _ in hubs]
         first = [next(iter(work.tasks.values())) for work in works]
@@ -103,10 +103,10 @@ def test_an_agent_that_takes_and_ends_tasks_of_several_workflows_at_once_is_busy
         claims = [claiming(hub, task, bob) for hub, task in zip(hubs, second, strict=True)]
         ends = [releasing(hub, task, bob) for hub, task in zip(hubs, first, strict=True)]
         at_once(*claims, *ends)
-        agree(database)
+        assert_claims_agree(database)
         at_once(*(releasing(hub, task, bob) for hub, task in zip(hubs, second, strict=True)))
         assert agent_of(hubs[0], bob, "status", "current_task_id") == ("online", None)
-        agree(database)
+        assert_claims_agree(database)
 
 
 def releasing(hub: Hub, task: str, agent: str) -> Step:
@@ -114,7 +114,7 @@ def releasing(hub: Hub, task: str, agent: str) -> Step:
 
 
 def test_a_claim_that_races_a_release_is_refused_or_has_the_next_epoch(hubs: list[Hub], database: str) -> None:
-    bob, eve = registered(hubs[0], "bob"), registered(hubs[0], "eve")
+    bob, eve = register_agent(hubs[0], "bob"), register_agent(hubs[0], "eve")
     work = job(hubs[0])
     for _ in range(ROUNDS):
         epoch = claim(hubs[0], work.task, bob)
@@ -125,11 +125,11 @@ def test_a_claim_that_races_a_release_is_refused_or_has_the_next_epoch(hubs: lis
         else:
             assert taken["already_claimed_by"] == bob
         assert task_of(hubs[0], work.task, "claimed_by") is None
-        agree(database)
+        assert_claims_agree(database)
 
 
 def test_a_claim_that_races_the_end_of_a_task_never_holds_a_finished_one(hubs: list[Hub], database: str) -> None:
-    bob, eve = registered(hubs[0], "bob"), registered(hubs[0], "eve")
+    bob, eve = register_agent(hubs[0], "bob"), register_agent(hubs[0], "eve")
     ways: Counter[str] = Counter()
     for number in range(ROUNDS):
         work = job(hubs[0])
@@ -141,7 +141,7 @@ def test_a_claim_that_races_the_end_of_a_task_never_holds_a_finished_one(hubs: l
         assert done == {"success": True}, "the holder's own write is never refused"
         ways[str(taken if isinstance(taken, str) else taken["success"])] += 1
         assert task_of(hubs[0], work.task, "status") == told["status"], "no update is lost"
-        agree(database)
+        assert_claims_agree(database)
         if task_of(hubs[0], work.task, "claimed_by"):
             ask(hubs[0], "task_release", task_id=work.task, agent_id=eve)
     assert set(ways) <= {"True", "False", "INVALID_STATE"}, ways
@@ -152,7 +152,7 @@ def _asking(hub: Hub, tool: str, **given: Any) -> Step:
 
 
 def test_claims_that_race_an_end_of_the_workflow_leave_nobody_with_a_task_of_it(hubs: list[Hub], database: str) -> None:
-    agents = [registered(hubs[0], f"agent {number}") for number in range(4)]
+    agents = [register_agent(hubs[0], f"agent {number}") for number in range(4)]
     for _ in range(ROUNDS // 2):
         work = job(hubs[0], "one", "two", "three", "four")
         held = list(work.tasks.values())
@@ -163,11 +163,11 @@ def test_claims_that_race_an_end_of_the_workflow_leave_nobody_with_a_task_of_it(
         at_once(*steps, _asking(hubs[0], "workflow_update_status", id=work.id, status="abandoned"))
         assert [task_of(hubs[0], task, "claimed_by") for task in held] == [None] * 4
         assert [agent_of(hubs[0], agent, "status") for agent in agents] == ["online"] * 4
-        agree(database)
+        assert_claims_agree(database)
 
 
 def test_claims_that_race_new_tasks_are_kept_and_so_are_the_tasks(hubs: list[Hub], database: str) -> None:
-    agents = [registered(hubs[0], f"agent {number}") for number in range(3)]
+    agents = [register_agent(hubs[0], f"agent {number}") for number in range(3)]
     work = job(hubs[0], *(f"task {number}" for number in range(ROUNDS)))
     for number, task in enumerate(list(work.tasks.values())[: ROUNDS // 2]):
         new = {"name": f"new {number}", "description": "…", "sequence": 1, "depends_on": [f"task {number}"]}
@@ -175,7 +175,7 @@ def test_claims_that_race_new_tasks_are_kept_and_so_are_the_tasks(hubs: list[Hub
         answers = at_once(*(claiming(hub, task, agent) for hub, agent in zip(hubs, agents, strict=True)), more)
         assert sum(answer["success"] for answer in answers[:3]) == 1
         assert refused_or_blocked(hubs[0], answers[3]["task_ids"][0], agents[0]) == "TASK_BLOCKED"
-        agree(database)
+        assert_claims_agree(database)
     assert ask(hubs[0], "workflow_get", id=work.id)["task_count"] == ROUNDS + ROUNDS // 2
 
 
@@ -190,7 +190,7 @@ def refused_or_blocked(hub: Hub, task: str, agent: str) -> str:
 def test_leaving_while_claiming_leaves_nothing_that_the_chore_does_not_find(
     hubs: list[Hub], clock: Clock, database: str
 ) -> None:
-    bob = registered(hubs[0])
+    bob = register_agent(hubs[0])
     for _ in range(ROUNDS // 2):
         works = [job(hubs[0]) for _ in range(3)]
         claim(hubs[0], works[0].task, bob)
@@ -201,9 +201,9 @@ def test_leaving_while_claiming_leaves_nothing_that_the_chore_does_not_find(
             clock.advance(1)
             hubs[0].chores.run_due()
             assert [task_of(hubs[0], work.task, "claimed_by") for work in works] == [None] * 3
-        agree(database)
+        assert_claims_agree(database)
         ask(hubs[0], "agent_unregister", id=bob)
-        agree(database)
+        assert_claims_agree(database)
         ask(hubs[0], "agent_heartbeat", agent_id=bob)
 
 
@@ -214,7 +214,7 @@ def test_an_agent_that_comes_back_while_it_is_missed_keeps_all_or_nothing(
     pass_time(clock, 70, *hubs)
     outcomes: Counter[bool] = Counter()
     for _ in range(ROUNDS // 2):
-        bob, eve = registered(hubs[0], "bob"), registered(hubs[0], "eve")
+        bob, eve = register_agent(hubs[0], "bob"), register_agent(hubs[0], "eve")
         works = [job(hubs[0]) for _ in range(3)]
         for work in works:
             claim(hubs[0], work.task, bob)
@@ -224,11 +224,11 @@ def test_an_agent_that_comes_back_while_it_is_missed_keeps_all_or_nothing(
         again = claiming(hubs[1], works[0].task, bob)
         other = claiming(hubs[1], works[1].task, eve)
         back, taken, _ = at_once(again, other, hubs[0].chores.run_due)
-        agree(database)
-        is_missed = bool(happened(hubs[0], bob, "agent.expired"))
+        assert_claims_agree(database)
+        is_missed = bool(events_about(hubs[0], bob, "agent.expired"))
         outcomes[is_missed] += 1
         assert back["claim_epoch"] == (2 if is_missed else 1)
-        assert len(happened(hubs[0], works[2].task, "task.expired")) == is_missed
+        assert len(events_about(hubs[0], works[2].task, "task.expired")) == is_missed
         assert task_of(hubs[0], works[2].task, "claimed_by") == (None if is_missed else bob)
         assert not taken["success"] or is_missed
         for agent in (bob, eve):
@@ -241,7 +241,7 @@ def test_everything_at_once_neither_hangs_nor_leaves_a_contradiction(
 ) -> None:
     """Three hubs, twelve threads, three workflows: claims, ends, new tasks, leaving, coming back, and the chores."""
     hubs = [make_hub(clock=clock, agent__lease=1, agent__heartbeat=1) for _ in range(3)]
-    agents = [registered(hubs[0], f"agent {number}") for number in range(6)]
+    agents = [register_agent(hubs[0], f"agent {number}") for number in range(6)]
     works = [job(hubs[0], *(f"task {number}" for number in range(8))) for _ in range(3)]
     tasks = [task for work in works for task in work.tasks.values()]
     steps = [_wandering(hubs[number % 3], number, agents, tasks, [work.id for work in works]) for number in range(10)]
@@ -254,7 +254,7 @@ def test_everything_at_once_neither_hangs_nor_leaves_a_contradiction(
     pass_time(clock, 70, hubs[0])
     assert not [record for record in caplog.records if record.levelname == "ERROR"], caplog.text
     assert rows(database, "SELECT id FROM task WHERE claimed_by IS NOT NULL") == [], "all went quiet long ago"
-    agree(database)
+    assert_claims_agree(database)
     count = rows(database, "SELECT count(*) AS n FROM checkpoint WHERE type = 'progress'")[0]["n"]
     assert count == len(rows(database, "SELECT DISTINCT task_id, sequence FROM checkpoint WHERE type = 'progress'"))
 
@@ -289,7 +289,7 @@ def _wandering(hub: Hub, number: int, agents: Sequence[str], tasks: Sequence[str
 
 def _ticking(hub: Hub, clock: Clock) -> Step:
     def run() -> None:
-        with hub.presence.of("br_1"), hub.presence.of("br_3"):
+        with hub.presence.connection("br_1"), hub.presence.connection("br_3"):
             for _ in range(size(12, 25)):
                 clock.now += 50
                 hub.chores.run_due()
@@ -319,36 +319,36 @@ def overlap(url: str, table: str, first: str, second: str, step: Step) -> None:
 
 
 def test_noting_who_is_here_takes_agents_in_the_order_of_their_ids(wide: Hub, postgres_url: str) -> None:
-    first, second = sorted(registered(wide, name, Origin(bridge="br_1")) for name in ("one", "two"))
-    with wide.presence.of("br_1"):
-        wide.presence.saw(second, "br_2")
+    first, second = sorted(register_agent(wide, name, Origin(bridge="br_1")) for name in ("one", "two"))
+    with wide.presence.connection("br_1"):
+        wide.presence.note_call(second, "br_2")
         overlap(postgres_url, "agent", first, second, wide.chores.run_due)
     assert rows(postgres_url, f"SELECT bridge FROM agent WHERE id = '{second}'") == [{"bridge": "br_2"}]
 
 
 def test_abandoning_a_workflow_takes_agents_in_the_order_of_their_ids(wide: Hub, postgres_url: str) -> None:
-    first, second = sorted(registered(wide, name) for name in ("one", "two"))
+    first, second = sorted(register_agent(wide, name) for name in ("one", "two"))
     work = job(wide, "one", "two")
     for agent, task in zip((first, second), sorted(work.tasks.values(), reverse=True), strict=True):
         claim(wide, task, agent)
     abandon = _asking(wide, "workflow_update_status", id=work.id, status="abandoned")
     overlap(postgres_url, "agent", first, second, abandon)
-    agree(postgres_url)
+    assert_claims_agree(postgres_url)
 
 
 def test_leaving_takes_workflows_in_the_order_of_their_ids(wide: Hub, postgres_url: str) -> None:
-    bob, works = registered(wide), sorted((job(wide) for _ in range(2)), key=lambda work: work.id)
+    bob, works = register_agent(wide), sorted((job(wide) for _ in range(2)), key=lambda work: work.id)
     for work in works:
         claim(wide, work.task, bob)
     overlap(postgres_url, "workflow", works[0].id, works[1].id, _asking(wide, "agent_unregister", id=bob))
-    agree(postgres_url)
+    assert_claims_agree(postgres_url)
 
 
 def test_an_agent_that_beats_when_it_is_about_to_be_missed_keeps_its_task(
     wide: Hub, postgres_url: str, clock: Clock
 ) -> None:
     pass_time(clock, 70, wide)
-    bob, work = registered(wide), job(wide)
+    bob, work = register_agent(wide), job(wide)
     claim(wide, work.task, bob)
     wide.chores.run_due()
     pass_time(clock, 60, wide)
@@ -360,5 +360,5 @@ def test_an_agent_that_beats_when_it_is_about_to_be_missed_keeps_its_task(
         ask(wide, "agent_heartbeat", agent_id=bob)
         other.commit()
         ticking.result(20)
-    assert task_of(wide, work.task, "claimed_by") == bob and not happened(wide, bob, "agent.expired")
-    agree(postgres_url)
+    assert task_of(wide, work.task, "claimed_by") == bob and not events_about(wide, bob, "agent.expired")
+    assert_claims_agree(postgres_url)

@@ -7,15 +7,26 @@ import pytest
 
 from crewhall.app import Hub, Origin
 from crewhall.errors import Failure, InvalidInput
-from crewhall.families.work.context.compose import load as load_context
+from crewhall.families.work.context.compose import load_context
 from crewhall.families.work.context.model import Include
 from crewhall.families.work.context.rows import PAGE, SIBLINGS
 from crewhall.identity import OPERATOR
 from crewhall.store.sql import SQLITE
 from crewhall.store.transaction import Row, Tx
 from tests.conftest import Agent, Clock
-from tests.families.work.claiming import arrived, claim, registered
-from tests.families.work.halls import HOW, Ask, code_of, finish, listed, move, new_workflow, planned, sql, task
+from tests.families.work.claims import claim, register_agent, register_with_token
+from tests.families.work.workflows import (
+    HOW,
+    Ask,
+    code_of,
+    finish,
+    list_tasks,
+    move,
+    new_workflow,
+    plan_workflow,
+    sql,
+    task,
+)
 from tests.outside.samples import prose, real_cost, real_count
 
 HUGE = "A step was taken and it was noted down at once. " * 2_000
@@ -62,7 +73,7 @@ def common_crew(common_hub: Hub, common: Ask) -> dict[str, str]:
 
 def make_crew(operator: Ask, clock: Clock) -> dict[str, str]:
     """Tasks by name: `me` depends on two that are finished and one that failed, `beside` runs at its side."""
-    _, ids = planned(
+    _, ids = plan_workflow(
         operator,
         task("parser"),
         task("lexer"),
@@ -210,7 +221,7 @@ def test_a_wish_that_is_none_is_refused(common: Ask, common_crew: dict[str, str]
 
 
 def test_unread_messages_of_who_holds_the_task_are_counted(hub: Hub, operator: Ask, crew: dict[str, str]) -> None:
-    ada, bob = registered(hub, "ada"), registered(hub, "bob")
+    ada, bob = register_agent(hub, "ada"), register_agent(hub, "bob")
     claim(hub, crew["beside"], ada)
     for _ in range(2):
         operator("message_send", sender_id=bob, recipient_id=ada, message_type="query", body="?")
@@ -226,7 +237,7 @@ def test_a_budget_that_nothing_fits_in_is_refused(common: Ask, common_crew: dict
     assert code_of(common, "task_load_context", task_id=common_crew["me"], max_tokens=most) == "INVALID_INPUT"
 
 
-def stuffed(ask: Ask, text: str, name: str = "full", beside: int = 12, noted: int = 6) -> str:
+def make_full_task(ask: Ask, text: str, name: str = "full", beside: int = 12, noted: int = 6) -> str:
     """A task with more of this text in every place than any budget holds."""
     workflow = new_workflow(ask, name=name, source_content=text * 5, repository_path="/" + "p/" * 900 + "end")
     mine = {
@@ -238,7 +249,7 @@ def stuffed(ask: Ask, text: str, name: str = "full", beside: int = 12, noted: in
     wanted = [one["name"] for one in others[: beside // 2]]
     tasks = [*others, task(name, 1, depends_on=wanted) | mine]
     ask("workflow_set_plan", id=workflow, plan={"summary": text[:9_000], "approach": text[:6_000], "tasks": tasks})
-    ids: list[str] = [one["id"] for one in listed(ask, workflow)]
+    ids: list[str] = [one["id"] for one in list_tasks(ask, workflow)]
     for task_id in ids[: beside // 2]:
         move(ask, task_id, "in_progress")
         told = {"outcome": text, "outcome_detail": {"k": text[:9_000]}}
@@ -256,7 +267,7 @@ def stuffed(ask: Ask, text: str, name: str = "full", beside: int = 12, noted: in
 
 @pytest.mark.parametrize("text", [HUGE, NASTY], ids=["prose", "nasty"])
 def test_whatever_is_stored_the_least_budget_holds_the_frame_and_the_newest_checkpoint(common: Ask, text: str) -> None:
-    mine = stuffed(common, text, RARE)
+    mine = make_full_task(common, text, RARE)
     for most in (500, 700, 2_000):
         body = load(common, mine, max_tokens=most)
         (kept,) = body["current_task"]["checkpoints"][-1:]
@@ -265,13 +276,13 @@ def test_whatever_is_stored_the_least_budget_holds_the_frame_and_the_newest_chec
 
 
 def test_a_budget_above_the_most_counts_as_the_most(common: Ask) -> None:
-    mine = stuffed(common, HUGE)
+    mine = make_full_task(common, HUGE)
     at_most, above = (load(common, mine, max_tokens=most) for most in (20_000, 1_000_000))
     assert at_most == above and above["token_estimate"] > 18_000
 
 
 def test_with_everything_long_each_section_gets_its_share(common: Ask) -> None:
-    mine = stuffed(common, HUGE, beside=60)
+    mine = make_full_task(common, HUGE, beside=60)
     note(common, mine, "the newest is short")
     body = load(common, mine, max_tokens=12_000, all_checkpoints=True)
     parts = {"workflow": body["workflow"], "task": body["current_task"], "prior": body["prior_tasks"]}
@@ -283,7 +294,7 @@ def test_with_everything_long_each_section_gets_its_share(common: Ask) -> None:
 
 
 def test_a_newest_checkpoint_too_long_to_fit_leaves_the_other_sections_their_shares(common: Ask) -> None:
-    body = load(common, stuffed(common, HUGE))
+    body = load(common, make_full_task(common, HUGE))
     (newest,) = body["current_task"]["checkpoints"]
     assert newest["left_out"]["summary"] and 0.4 * 8_000 < real_cost(newest) < 0.6 * 8_000
     assert len(body["current_task"]["description"]) > 500 and len(body["workflow"]["source_summary"]) > 500
@@ -291,7 +302,7 @@ def test_a_newest_checkpoint_too_long_to_fit_leaves_the_other_sections_their_sha
 
 
 def test_what_a_section_does_not_need_the_others_get(common: Ask) -> None:
-    mine = stuffed(common, HUGE, beside=0, noted=1)
+    mine = make_full_task(common, HUGE, beside=0, noted=1)
     body = load(common, mine, max_tokens=4_000, recent_checkpoints=0)
     assert body["token_estimate"] > 3_700
     assert real_cost(body["workflow"]) > 600, "more than 15 of 100 beside the frame"
@@ -299,7 +310,7 @@ def test_what_a_section_does_not_need_the_others_get(common: Ask) -> None:
 
 @pytest.mark.parametrize("text", [prose("english") * 5, prose("chinese") * 8], ids=["english", "chinese"])
 def test_texts_end_with_a_sentence_and_tell_how_much_is_missing(common: Ask, text: str) -> None:
-    mine = stuffed(common, text, noted=2)
+    mine = make_full_task(common, text, noted=2)
     body = load(common, mine, max_tokens=4_000, recent_checkpoints=0)
     workflow = body["workflow"]
     for shown, stored, left_out in (
@@ -314,7 +325,7 @@ def test_texts_end_with_a_sentence_and_tell_how_much_is_missing(common: Ask, tex
 
 
 def test_paths_are_whole_or_left_out(common: Ask) -> None:
-    mine = stuffed(common, HUGE, noted=1)
+    mine = make_full_task(common, HUGE, noted=1)
     workflow = load(common, mine, max_tokens=500)["workflow"]
     assert workflow["repository_path"] is None and workflow["left_out"]["repository_path"] == 1_804
     body = load(common, mine, max_tokens=20_000)
@@ -334,7 +345,7 @@ def test_a_newest_checkpoint_that_fits_is_whole_even_one_of_blanks(operator: Ask
 
 
 def test_a_failed_dependency_with_a_long_error_names_what_to_read_on(common: Ask) -> None:
-    _, ids = planned(common, task("first"), task("me", 2, depends_on=["first"]))
+    _, ids = plan_workflow(common, task("first"), task("me", 2, depends_on=["first"]))
     move(common, ids["first"], "in_progress")
     common("task_update_status", id=ids["first"], status="failed", error=HUGE)
     (told,) = load(common, ids["me"])["dependency_outcomes"]
@@ -345,7 +356,7 @@ def test_a_failed_dependency_with_a_long_error_names_what_to_read_on(common: Ask
 
 def test_what_is_shown_and_what_is_left_out_are_all_there_is(common: Ask) -> None:
     beside = SIBLINGS + 10
-    mine = stuffed(common, HUGE, beside=beside)
+    mine = make_full_task(common, HUGE, beside=beside)
     totals = {"prior_tasks": beside // 2, "sibling_tasks": beside, "dependency_outcomes": beside // 2}
     totals |= {"checkpoints": 6}
     for most in (600, 3_000, 20_000):
@@ -359,14 +370,14 @@ def test_what_is_shown_and_what_is_left_out_are_all_there_is(common: Ask) -> Non
 
 
 def test_an_agent_with_a_token_gets_the_task_it_holds(hub: Hub, crew: dict[str, str]) -> None:
-    ada = arrived(hub, "ada")
+    ada = register_with_token(hub, "ada")
     ada.call("task_claim", task_id=crew["beside"])
     assert ada.call("task_load_context")["current_task"]["id"] == crew["beside"]
     assert ada.call("task_load_context", task_id=crew["later"])["current_task"]["id"] == crew["later"]
 
 
 def test_the_task_of_an_agent_that_is_named(hub: Hub, operator: Ask, crew: dict[str, str]) -> None:
-    bob = registered(hub)
+    bob = register_agent(hub)
     claim(hub, crew["beside"], bob)
     claim(hub, crew["grouped"], bob)
     current = operator("agent_get", id=bob)["current_task_id"]
@@ -377,10 +388,10 @@ def test_the_task_of_an_agent_that_is_named(hub: Hub, operator: Ask, crew: dict[
 
 def test_a_client_behind_a_bridge_is_its_only_agent(hub: Hub, crew: dict[str, str]) -> None:
     here = Origin(bridge="br_1")
-    bob = registered(hub, "bob", here)
+    bob = register_agent(hub, "bob", here)
     claim(hub, crew["beside"], bob)
     assert hub.call("task_load_context", {}, OPERATOR, origin=here)["current_task"]["id"] == crew["beside"]
-    registered(hub, "eve", here)
+    register_agent(hub, "eve", here)
     for origin in (here, Origin(bridge="br_2"), Origin()):
         with pytest.raises(InvalidInput) as refused:
             hub.call("task_load_context", {}, OPERATOR, origin=origin)
@@ -388,7 +399,7 @@ def test_a_client_behind_a_bridge_is_its_only_agent(hub: Hub, crew: dict[str, st
 
 
 def test_who_holds_nothing_is_told_where_tasks_are(hub: Hub, operator: Ask, crew: dict[str, str]) -> None:
-    bob = registered(hub)
+    bob = register_agent(hub)
     with pytest.raises(Failure) as refused:
         operator("task_load_context", agent_id=bob)
     assert refused.value.code == "INVALID_STATE" and "task_get_available" in str(refused.value.hint)
@@ -436,7 +447,7 @@ class Counted(Tx):
 def test_no_more_is_read_than_could_be_shown(common_hub: Hub, common: Ask) -> None:
     read = {}
     for size in (100, 200):  # the smaller one has more than a page of everything, too
-        _, ids = planned(common, *(task(f"t{number}") for number in range(size)), task("me", 1))
+        _, ids = plan_workflow(common, *(task(f"t{number}") for number in range(size)), task("me", 1))
         for name in list(ids)[: size // 4]:
             finish(common, ids[name])
         note(common, ids["me"], *["noted"] * (size // 2))
@@ -451,7 +462,7 @@ def test_no_more_is_read_than_could_be_shown(common_hub: Hub, common: Ask) -> No
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 def test_more_room_never_loses_the_newest_note(operator: Ask) -> None:
     """From the least budget in which the note fits with nothing beside it, it is whole in every larger one."""
-    _, found = planned(operator, task("prices", description="Prices in cents. " * 4), task("cart"))
+    _, found = plan_workflow(operator, task("prices", description="Prices in cents. " * 4), task("cart"))
     mine = found["prices"]
     move(operator, mine, "in_progress")
     operator("task_set_plan", id=mine, plan={"approach": "Simply", "steps": ["write it", "try it"]})

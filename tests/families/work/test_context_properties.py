@@ -15,7 +15,7 @@ from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from crewhall.outside.tokens import ENDLESS
 from tests.conftest import Clock, settings_for
-from tests.families.work.halls import Ask, listed, move, new_workflow, task
+from tests.families.work.workflows import Ask, list_tasks, move, new_workflow, task
 from tests.outside.samples import prose, real_cost
 from tests.sizes import size
 
@@ -109,7 +109,7 @@ def build(ask: Ask, told: dict[str, Any]) -> str:
     wanted = [one["name"] for one in done]
     tasks = [*done, task("me", 2, depends_on=wanted) | mine, *(task(f"b{n}", 2) for n in range(told["beside"]))]
     ask("workflow_set_plan", id=workflow, plan={"summary": told["plan"][:5_000], "approach": "", "tasks": tasks})
-    ids = [one["id"] for one in listed(ask, workflow)]
+    ids = [one["id"] for one in list_tasks(ask, workflow)]
     for task_id, outcome in zip(ids, told["outcomes"], strict=False):
         move(ask, task_id, "in_progress")
         ask("task_update_status", id=task_id, status="completed", outcome=outcome, outcome_detail={"k": outcome[:900]})
@@ -161,11 +161,11 @@ def check_notes(body: dict[str, Any], notes: list[dict[str, Any]], include: dict
         detail = note["detail"] or None
         assert len(compact(kept["detail"])) + left_out.get("detail", 0) == len(compact(detail))
         whole = {"summary": note["summary"], "detail": detail, "files_changed": note["files_changed"]}
-        if kept is shown[-1] and counted(kept | whole | {"left_out": None}) + FRAME <= most:
+        if kept is shown[-1] and reckoned_cost(kept | whole | {"left_out": None}) + FRAME <= most:
             assert left_out == {} and {name: kept[name] for name in whole} == whole
 
 
-def counted(value: Any) -> int:
+def reckoned_cost(value: Any) -> int:
     """What the hall reckons with: of letters newer than this Python, two tokens more than they may cost."""
     newer = sum(unicodedata.category(letter) == "Cn" for letter in json.dumps(value, ensure_ascii=False))
     return int(real_cost(value)) + 2 * newer

@@ -8,7 +8,7 @@ import pytest
 from crewhall.app import Hub, Origin
 from crewhall.identity import OPERATOR
 from tests.conftest import Clock
-from tests.families.work.halls import Ask, code_of, events, new_workflow, planned, register, task
+from tests.families.work.workflows import Ask, code_of, events, new_workflow, plan_workflow, register, task
 from tests.outside.test_places import Git, app, git
 
 __all__ = ["app", "git"]  # fixtures
@@ -75,9 +75,9 @@ def test_a_repository_is_registered_at_the_path_that_is_given(operator: Ask, app
 def test_available_tasks_are_those_of_one_repository_if_asked(operator: Ask, app: Path, fix: Path) -> None:
     ada = register(operator, capabilities=["python"])
     needs: dict[str, Any] = {"required_capabilities": ["cooking"]}
-    here, tasks = planned(operator, task("a"), task("b"), task("c", **needs), repository_path=str(fix))
-    _, others = planned(operator, task("a"), repository_path="/srv/other")
-    planned(operator, task("a"))
+    here, tasks = plan_workflow(operator, task("a"), task("b"), task("c", **needs), repository_path=str(fix))
+    _, others = plan_workflow(operator, task("a"), repository_path="/srv/other")
+    plan_workflow(operator, task("a"))
 
     def available(**more: Any) -> tuple[set[str], int]:
         body = operator("task_get_available", agent_id=ada, **more)

@@ -8,21 +8,21 @@ import pytest
 from crewhall.app import Hub, Origin
 from crewhall.identity import OPERATOR, Actor, Credentials, make_token
 from tests.conftest import Agent, Clock
-from tests.families.work.claiming import (
+from tests.families.work.claims import (
     PLAN,
     Job,
     agent_of,
-    agree,
-    arrived,
     ask,
-    broken,
+    assert_claims_agree,
     claim,
-    happened,
+    events_about,
     job,
     pass_time,
     recoveries,
     refusal,
-    registered,
+    refuse_changes,
+    register_agent,
+    register_with_token,
     task_of,
 )
 from tests.families.work.test_claims import WRITES, write
@@ -46,7 +46,7 @@ def hub(new_hub: Hub, clock: Clock) -> Hub:
     return new_hub
 
 
-def begun(hub: Hub, agent: Agent, *tasks: str) -> Job:
+def start_tasks(hub: Hub, agent: Agent, *tasks: str) -> Job:
     """A workflow whose tasks the agent is at."""
     work = job(hub, *tasks)
     for task in work.tasks.values():
@@ -69,7 +69,7 @@ def has_gone(hub: Hub, agent: str) -> bool:
 
 
 def test_three_missed_beats_or_a_whole_lease_and_not_a_tick_earlier(hub: Hub, clock: Clock) -> None:
-    beating, silent = registered(hub, "beating"), registered(hub, "silent")
+    beating, silent = register_agent(hub, "beating"), register_agent(hub, "silent")
     ask(hub, "agent_heartbeat", agent_id=beating)
     hub.chores.run_due()  # what the beat was as a call is noted now
     pass_time(clock, BEATS, hub)
@@ -86,7 +86,7 @@ def test_how_many_beats_may_be_missed_is_a_setting(make_hub: MakeHub, clock: Clo
     hub = make_hub(clock=clock, agent__heartbeat=6, agent__missed_beats=5)
     assert hub.chores.tick_seconds == 2, "often enough to miss an agent in time"
     pass_time(clock, 40, hub)
-    bob = registered(hub)
+    bob = register_agent(hub)
     ask(hub, "agent_heartbeat", agent_id=bob)
     hub.chores.run_due()
     pass_time(clock, 30, hub)
@@ -104,8 +104,8 @@ def test_a_hub_ticks_several_times_within_the_shortest_lease(make_hub: MakeHub, 
 def test_who_is_missed_is_offline_and_what_it_held_is_free_with_a_recovery_checkpoint(
     hub: Hub, clock: Clock, database: str
 ) -> None:
-    ada = arrived(hub, "ada")
-    works = [begun(hub, ada, "one", "two"), begun(hub, ada)]
+    ada = register_with_token(hub, "ada")
+    works = [start_tasks(hub, ada, "one", "two"), start_tasks(hub, ada)]
     tasks = [task for work in works for task in work.tasks.values()]
     ada.call("task_set_plan", id=tasks[0], plan=PLAN)
     ada.call("checkpoint_add", task_id=tasks[0], type="decision", summary="in Rust")
@@ -116,20 +116,20 @@ def test_who_is_missed_is_offline_and_what_it_held_is_free_with_a_recovery_check
         (kept,) = recoveries(hub, task)
         assert "ada" in kept["summary"] and kept["agent_id"] is None
         assert kept["detail"] == {"agent_id": ada.id, "epoch": 1, "status": "in_progress"}
-        assert happened(hub, task, "task.expired") == [("task.expired", "hall", "in_progress", "pending")]
+        assert events_about(hub, task, "task.expired") == [("task.expired", "hall", "in_progress", "pending")]
     noted = ask(hub, "checkpoint_list", task_id=tasks[0])["checkpoints"]
     assert [one["type"] for one in noted] == ["decision", "recovery"], "no recorded work is lost"
     assert task_of(hub, tasks[0], "plan") == PLAN
     assert agent_of(hub, ada.id, "status", "current_task_id") == ("offline", None)
-    assert happened(hub, ada.id, "agent.expired") == [("agent.expired", "hall", "busy", "offline")]
+    assert events_about(hub, ada.id, "agent.expired") == [("agent.expired", "hall", "busy", "offline")]
     pass_time(clock, 3 * TICK, hub)
-    assert len(happened(hub, ada.id, "agent.expired")) == 1 and len(recoveries(hub, tasks[0])) == 1
-    agree(database)
+    assert len(events_about(hub, ada.id, "agent.expired")) == 1 and len(recoveries(hub, tasks[0])) == 1
+    assert_claims_agree(database)
 
 
 def test_more_agents_than_one_tick_takes_are_missed_in_the_next_ones(hub: Hub, clock: Clock) -> None:
     for number in range(51):
-        registered(hub, f"agent {number}")
+        register_agent(hub, f"agent {number}")
     pass_time(clock, LEASE + TICK, hub)
     assert ask(hub, "agent_list", status=["online"])["total"] == 1
     pass_time(clock, TICK, hub)
@@ -140,8 +140,10 @@ def test_more_agents_than_one_tick_takes_are_missed_in_the_next_ones(hub: Hub, c
 
 
 def test_every_call_of_an_agent_is_a_sign_of_life_and_looking_at_one_is_none(hub: Hub, clock: Clock) -> None:
-    ada = arrived(hub, "ada")
-    named, looked_at, by_cookie, by_token = (registered(hub, name) for name in ("named", "looked", "cookie", "token"))
+    ada = register_with_token(hub, "ada")
+    named, looked_at, by_cookie, by_token = (
+        register_agent(hub, name) for name in ("named", "looked", "cookie", "token")
+    )
     cookie, token = operator_by(hub, "browser"), operator_by(hub, "operator")
     for _ in range(4):
         go_on(clock, LEASE - 2 * TICK, hub)
@@ -162,7 +164,7 @@ def operator_by(hub: Hub, kind: str) -> Actor:
 
 
 def test_a_call_that_is_refused_is_a_sign_of_life_too(hub: Hub, clock: Clock) -> None:
-    ada = arrived(hub, "ada")
+    ada = register_with_token(hub, "ada")
     for _ in range(2):
         go_on(clock, LEASE - 2 * TICK, hub)
         assert refusal(hub, "task_get", ada.actor, id="tk_nothing") == "NOT_FOUND"
@@ -170,7 +172,7 @@ def test_a_call_that_is_refused_is_a_sign_of_life_too(hub: Hub, clock: Clock) ->
 
 
 def test_registering_anew_forgets_that_it_ever_beat(hub: Hub, clock: Clock) -> None:
-    ada = arrived(hub, "ada")
+    ada = register_with_token(hub, "ada")
     ada.call("agent_heartbeat")
     ada.call("agent_register", name="ada", runtime="codex")
     assert agent_of(hub, ada.id, "last_heartbeat_at", "lease_expires_at") == (None, clock.now + LEASE * 1000)
@@ -179,17 +181,17 @@ def test_registering_anew_forgets_that_it_ever_beat(hub: Hub, clock: Clock) -> N
 
 
 def test_an_agent_that_was_missed_is_back_with_its_next_call(hub: Hub, clock: Clock) -> None:
-    ada = arrived(hub, "ada")
+    ada = register_with_token(hub, "ada")
     go_on(clock, LEASE + 2 * TICK, hub)
     assert has_gone(hub, ada.id)
     ada.call("agent_list")
     pass_time(clock, TICK, hub)
     assert agent_of(hub, ada.id, "status", "lease_expires_at") == ("online", clock.now + LEASE * 1000)
-    assert happened(hub, ada.id)[-1] == ("agent.updated", "hall", "offline", "online")
+    assert events_about(hub, ada.id)[-1] == ("agent.updated", "hall", "offline", "online")
 
 
 def test_who_left_is_brought_back_by_a_heartbeat_and_not_by_a_look_around(hub: Hub, clock: Clock) -> None:
-    ada = arrived(hub, "ada")
+    ada = register_with_token(hub, "ada")
     ada.call("agent_unregister")
     ada.call("agent_list")
     pass_time(clock, TICK, hub)
@@ -202,11 +204,11 @@ def test_who_left_is_brought_back_by_a_heartbeat_and_not_by_a_look_around(hub: H
 def test_signs_of_life_that_could_not_be_noted_are_noted_at_the_next_tick(
     hub: Hub, clock: Clock, database: str
 ) -> None:
-    ada = arrived(hub, "ada")
+    ada = register_with_token(hub, "ada")
     hub.chores.run_due()
     clock.advance(TICK)
     ada.call("agent_list")
-    with broken(database, "agent", "UPDATE"):
+    with refuse_changes(database, "agent", "UPDATE"):
         hub.chores.run_due()
     assert agent_of(hub, ada.id, "lease_expires_at") == clock.now + (LEASE - TICK) * 1000
     hub.chores.run_due()
@@ -221,10 +223,10 @@ def test_an_agent_busy_for_an_hour_behind_a_connected_bridge_keeps_its_task(
 ) -> None:
     """An hour in `make soak`: otherwise a quarter of one, which is many leases, too."""
     through = Origin(bridge="br_1")
-    with hub.presence.of("br_1"), hub.presence.of("br_2"), hub.presence.of("br_1"):
-        ada, beating = arrived(hub, "ada"), arrived(hub, "beating")
-        named, told = registered(hub, "named"), registered(hub, "told")
-        joined, alone = registered(hub, "joined", Origin(bridge="br_2")), Agent(hub, "alone")
+    with hub.presence.connection("br_1"), hub.presence.connection("br_2"), hub.presence.connection("br_1"):
+        ada, beating = register_with_token(hub, "ada"), register_with_token(hub, "beating")
+        named, told = register_agent(hub, "named"), register_agent(hub, "told")
+        joined, alone = register_agent(hub, "joined", Origin(bridge="br_2")), Agent(hub, "alone")
         works = {agent: job(hub) for agent in (ada.id, beating.id, told, joined, named, alone.id)}
         for agent in (ada, beating):
             hub.call("task_claim", {"task_id": works[agent.id].task}, agent.actor, origin=through)
@@ -240,22 +242,22 @@ def test_an_agent_busy_for_an_hour_behind_a_connected_bridge_keeps_its_task(
             (agent, 1) for agent in present
         ]
         assert [agent_of(hub, agent, "status") for agent in present] == ["busy"] * 4
-        assert not any(happened(hub, works[agent].task, "task.expired", "task.renewed") for agent in present)
+        assert not any(events_about(hub, works[agent].task, "task.expired", "task.renewed") for agent in present)
         assert task_of(hub, works[alone.id].task, "claimed_by") is None, "no bridge beats for this one"
         assert task_of(hub, works[named].task, "claimed_by") is None, "who only names an agent may be another"
-        agree(database)
+        assert_claims_agree(database)
     pass_time(clock, LEASE, hub)
     assert [has_gone(hub, agent) for agent in present] == [False, True, True, False], "two of them beat"
     pass_time(clock, TICK, hub)
     assert [has_gone(hub, agent) for agent in present] == [True] * 4
     assert [task_of(hub, works[agent].task, "claimed_by") for agent in present] == [None] * 4
-    agree(database)
+    assert_claims_agree(database)
 
 
 def test_a_bridge_that_connects_twice_is_there_until_the_last_of_its_connections_ends(hub: Hub, clock: Clock) -> None:
-    bob = registered(hub, "bob", Origin(bridge="br_1"))
-    with hub.presence.of("br_1"):
-        with hub.presence.of("br_1"):
+    bob = register_agent(hub, "bob", Origin(bridge="br_1"))
+    with hub.presence.connection("br_1"):
+        with hub.presence.connection("br_1"):
             pass
         go_on(clock, 2 * LEASE, hub)
         assert not has_gone(hub, bob)
@@ -266,13 +268,13 @@ def test_a_bridge_that_connects_twice_is_there_until_the_last_of_its_connections
 def test_a_bridge_that_goes_to_another_hub_keeps_beating_without_a_call(
     hub: Hub, make_hub: MakeHub, clock: Clock
 ) -> None:
-    with hub.presence.of("br_1"):
-        ada = arrived(hub, "ada")
+    with hub.presence.connection("br_1"):
+        ada = register_with_token(hub, "ada")
         work = job(hub)
         hub.call("task_claim", {"task_id": work.task}, ada.actor, origin=Origin(bridge="br_1"))
         pass_time(clock, TICK, hub)
     other = make_hub(clock=clock, agent__lease=LEASE)
-    with other.presence.of("br_1"):
+    with other.presence.connection("br_1"):
         go_on(clock, 5 * LEASE, other)
         assert task_of(other, work.task, "claimed_by") == ada.id
     pass_time(clock, LEASE + TICK, other)
@@ -280,19 +282,19 @@ def test_a_bridge_that_goes_to_another_hub_keeps_beating_without_a_call(
 
 
 def test_who_left_is_not_brought_back_by_the_bridge_it_came_by(hub: Hub, clock: Clock) -> None:
-    with hub.presence.of("br_1"):
+    with hub.presence.connection("br_1"):
         here = Origin(bridge="br_1")
-        left, offline, stays = (registered(hub, name, here) for name in ("left", "offline", "stays"))
+        left, offline, stays = (register_agent(hub, name, here) for name in ("left", "offline", "stays"))
         ask(hub, "agent_unregister", origin=here, id=left)
         ask(hub, "agent_update", origin=here, id=offline, status="offline")
         go_on(clock, 2 * LEASE, hub)
         assert [has_gone(hub, agent) for agent in (left, offline, stays)] == [True, True, False]
-        assert not happened(hub, left, "agent.updated", "agent.expired")
+        assert not events_about(hub, left, "agent.updated", "agent.expired")
 
 
 def test_an_agent_is_held_by_the_bridge_it_came_by_last(hub: Hub, clock: Clock) -> None:
-    ada = arrived(hub, "ada")
-    with hub.presence.of("br_1"):
+    ada = register_with_token(hub, "ada")
+    with hub.presence.connection("br_1"):
         for bridge in ("br_1", "br_2"):
             hub.call("agent_list", {}, ada.actor, origin=Origin(bridge=bridge))
             ada.call("agent_list")  # and by no bridge: that takes nothing away
@@ -304,7 +306,7 @@ def test_an_agent_is_held_by_the_bridge_it_came_by_last(hub: Hub, clock: Clock) 
 def test_an_agent_that_has_only_a_token_is_here_from_its_first_call_on(hub: Hub, clock: Clock) -> None:
     ada, work = Agent(hub), job(hub)
     assert has_gone(hub, ada.id)
-    with hub.presence.of("br_1"):
+    with hub.presence.connection("br_1"):
         hub.call("task_get_available", {}, ada.actor, origin=Origin(bridge="br_1"))
         pass_time(clock, TICK, hub)
         assert agent_of(hub, ada.id, "status") == "online"
@@ -319,8 +321,8 @@ def test_an_agent_that_has_only_a_token_is_here_from_its_first_call_on(hub: Hub,
 def test_the_late_writes_of_one_that_was_missed_are_stale_once_its_task_is_anothers(
     hub: Hub, clock: Clock, database: str
 ) -> None:
-    ada, eve = arrived(hub, "ada"), arrived(hub, "eve")
-    work = begun(hub, ada, *WRITES)
+    ada, eve = register_with_token(hub, "ada"), register_with_token(hub, "eve")
+    work = start_tasks(hub, ada, *WRITES)
     go_on(clock, LEASE + 2 * TICK, hub)
     for is_done in (False, True):
         for tool, task in work.tasks.items():
@@ -334,7 +336,7 @@ def test_the_late_writes_of_one_that_was_missed_are_stale_once_its_task_is_anoth
             assert refusal(hub, tool, claim_epoch=1, **write(tool, task, ada.id)) == "STALE_CLAIM"
             assert task_of(hub, task, "status", "outcome", "plan", "checkpoint_count", "claimed_by") == before
             assert len(recoveries(hub, task)) == 1
-        agree(database)
+        assert_claims_agree(database)
 
 
 RENEWED = {
@@ -349,8 +351,8 @@ RENEWED = {
 def test_a_lapsed_claim_that_nobody_took_goes_on_where_it_was_with_the_next_write(
     hub: Hub, clock: Clock, database: str, has_token: bool
 ) -> None:
-    ada = arrived(hub, "ada")
-    work = begun(hub, ada, *RENEWED)
+    ada = register_with_token(hub, "ada")
+    work = start_tasks(hub, ada, *RENEWED)
     go_on(clock, LEASE + 2 * TICK, hub)
     for tool, (status, is_held) in RENEWED.items():
         task = work.tasks[tool]
@@ -361,16 +363,16 @@ def test_a_lapsed_claim_that_nobody_took_goes_on_where_it_was_with_the_next_writ
             ask(hub, tool, claim_epoch=1, **write(tool, task))
         holder = ada.id if is_held else None
         assert task_of(hub, task, "status", "claimed_by", "claim_epoch") == (status, holder, 1)
-        renewed = [event[2:] for event in happened(hub, task, "task.renewed")]
+        renewed = [event[2:] for event in events_about(hub, task, "task.renewed")]
         assert renewed == [("pending", "in_progress")]
         expected = ("busy", clock.now + LEASE * 1000)
         assert agent_of(hub, ada.id, "status", "lease_expires_at") == expected
-        agree(database)
+        assert_claims_agree(database)
 
 
 def test_a_renewed_claim_has_the_status_that_the_task_had(hub: Hub, clock: Clock) -> None:
     steps = {"planning": ["planning"], "paused": ["planning", "paused"], "failed": ["in_progress", "failed"]}
-    ada, work = arrived(hub, "ada"), job(hub, *steps)
+    ada, work = register_with_token(hub, "ada"), job(hub, *steps)
     for status, task in work.tasks.items():
         for step in steps[status]:
             ada.call("task_update_status", id=task, status=step, error="no")
@@ -383,9 +385,9 @@ def test_a_renewed_claim_has_the_status_that_the_task_had(hub: Hub, clock: Clock
 
 
 def test_a_lapsed_claim_does_not_go_on_when_someone_has_touched_the_task(hub: Hub, clock: Clock, database: str) -> None:
-    ada, bob = arrived(hub, "ada"), registered(hub)
+    ada, bob = register_with_token(hub, "ada"), register_agent(hub)
     note: dict[str, Any] = {"type": "progress", "summary": "back"}
-    moved, over, taken = (begun(hub, ada) for _ in range(3))
+    moved, over, taken = (start_tasks(hub, ada) for _ in range(3))
     go_on(clock, LEASE + 2 * TICK, hub)
     ask(hub, "task_update_status", id=moved.task, status="planning")
     ask(hub, "workflow_update_status", id=over.id, status="abandoned")
@@ -397,15 +399,15 @@ def test_a_lapsed_claim_does_not_go_on_when_someone_has_touched_the_task(hub: Hu
         assert refusal(hub, "checkpoint_add", ada.actor, task_id=work.task, **note) == "STALE_CLAIM"
         assert refusal(hub, "checkpoint_add", task_id=work.task, claim_epoch=1, **note) == "STALE_CLAIM"
     assert [task_of(hub, work.task, "claimed_by") for work in (moved, over, taken)] == [None] * 3
-    assert not any(happened(hub, work.task, "task.renewed") for work in (moved, over, taken))
-    agree(database)
+    assert not any(events_about(hub, work.task, "task.renewed") for work in (moved, over, taken))
+    assert_claims_agree(database)
 
 
 def test_a_lapsed_claim_does_not_undo_what_was_done_to_the_task_meanwhile(
     hub: Hub, clock: Clock, database: str
 ) -> None:
-    ada = arrived(hub, "ada")
-    replanned, ended = begun(hub, ada), begun(hub, ada)
+    ada = register_with_token(hub, "ada")
+    replanned, ended = start_tasks(hub, ada), start_tasks(hub, ada)
     go_on(clock, LEASE + 2 * TICK, hub)
     ask(hub, "task_update_status", id=replanned.task, status="in_progress")
     ask(hub, "task_update_status", id=replanned.task, status="failed", error="boom")
@@ -417,25 +419,25 @@ def test_a_lapsed_claim_does_not_undo_what_was_done_to_the_task_meanwhile(
         assert refusal(hub, "task_update_status", id=work.task, claim_epoch=1, **told) == "STALE_CLAIM"
     assert task_of(hub, replanned.task, "status", "claimed_by") == ("pending", None)
     assert task_of(hub, ended.task, "status", "outcome") == ("in_progress", None)
-    agree(database)
+    assert_claims_agree(database)
 
 
 def test_a_lapsed_claim_does_not_go_on_when_the_task_waits_for_another_now(
     hub: Hub, clock: Clock, database: str
 ) -> None:
-    ada = arrived(hub, "ada")
-    work = begun(hub, ada)
+    ada = register_with_token(hub, "ada")
+    work = start_tasks(hub, ada)
     go_on(clock, LEASE + 2 * TICK, hub)
     ask(hub, "workflow_add_tasks", id=work.id, tasks=[{"name": "first", "description": "…", "sequence": 0}])
     note: dict[str, Any] = {"type": "progress", "summary": "back"}
     assert refusal(hub, "checkpoint_add", ada.actor, task_id=work.task, **note) == "STALE_CLAIM"
     assert task_of(hub, work.task, "status") == "blocked"
-    agree(database)
+    assert_claims_agree(database)
 
 
 def test_a_note_by_someone_else_does_not_end_a_lapsed_claim(hub: Hub, clock: Clock) -> None:
-    ada = arrived(hub, "ada")
-    work = begun(hub, ada)
+    ada = register_with_token(hub, "ada")
+    work = start_tasks(hub, ada)
     go_on(clock, LEASE + 2 * TICK, hub)
     ask(hub, "checkpoint_add", task_id=work.task, type="decision", summary="from a person")
     ada.call("checkpoint_add", task_id=work.task, type="progress", summary="back")
@@ -443,7 +445,7 @@ def test_a_note_by_someone_else_does_not_end_a_lapsed_claim(hub: Hub, clock: Clo
 
 
 def test_writes_to_its_task_keep_an_agent_whose_client_has_no_token(hub: Hub, clock: Clock) -> None:
-    bob, work = registered(hub), job(hub)
+    bob, work = register_agent(hub), job(hub)
     ask(hub, "agent_heartbeat", agent_id=bob)
     epoch = claim(hub, work.task, bob)
     person = Actor("operator", "operator", proof="token")
@@ -459,10 +461,10 @@ def test_writes_to_its_task_keep_an_agent_whose_client_has_no_token(hub: Hub, cl
 
 def test_whoever_names_an_agent_takes_it_from_no_bridge_and_keeps_it_by_none(hub: Hub, clock: Clock) -> None:
     own, other = Origin(bridge="br_own"), Origin(bridge="br_other")
-    bob, eve = registered(hub, "bob", own), registered(hub, "eve", Origin(bridge="br_gone"))
+    bob, eve = register_agent(hub, "bob", own), register_agent(hub, "eve", Origin(bridge="br_gone"))
     work = job(hub)
-    with hub.presence.of("br_own"):
-        with hub.presence.of("br_other"):
+    with hub.presence.connection("br_own"):
+        with hub.presence.connection("br_other"):
             ask(hub, "task_claim", origin=other, task_id=work.task, agent_id=bob)
             ask(hub, "message_count_unread", origin=other, agent_id=eve)
             go_on(clock, LEASE + 2 * TICK, hub)
@@ -472,8 +474,8 @@ def test_whoever_names_an_agent_takes_it_from_no_bridge_and_keeps_it_by_none(hub
 
 
 def test_a_revoked_token_s_agent_is_not_kept_by_its_bridge(hub: Hub, clock: Clock) -> None:
-    ada = arrived(hub, "ada")
-    with hub.presence.of("br_1"):
+    ada = register_with_token(hub, "ada")
+    with hub.presence.connection("br_1"):
         hub.call("agent_list", {}, ada.actor, origin=Origin(bridge="br_1"))
         pass_time(clock, TICK, hub)
         ask(hub, "agent_token_revoke", agent_id=ada.id)
@@ -484,20 +486,20 @@ def test_a_revoked_token_s_agent_is_not_kept_by_its_bridge(hub: Hub, clock: Cloc
 def test_a_clock_that_was_set_back_stops_no_chore(hub: Hub, clock: Clock) -> None:
     pass_time(clock, 2 * TICK, hub)
     clock.advance(-86_400)
-    bob = registered(hub)
+    bob = register_agent(hub)
     pass_time(clock, 2 * LEASE + 3 * TICK, hub)
     assert has_gone(hub, bob)
 
 
 def test_a_read_brings_the_agent_back_and_not_its_claim(hub: Hub, clock: Clock, database: str) -> None:
-    ada = arrived(hub, "ada")
-    work = begun(hub, ada)
+    ada = register_with_token(hub, "ada")
+    work = start_tasks(hub, ada)
     go_on(clock, LEASE + 2 * TICK, hub)
     ada.call("task_get", id=work.task)
     pass_time(clock, TICK, hub)
     assert agent_of(hub, ada.id, "status") == "online" and task_of(hub, work.task, "claimed_by") is None
     assert ada.call("task_release", task_id=work.task) == {"success": True}, "it is free as it is"
-    agree(database)
+    assert_claims_agree(database)
 
 
 # Hubs that were away
@@ -507,7 +509,7 @@ def test_a_hub_stopped_for_ten_minutes_and_started_again_expires_nobody_at_once(
     new_hub: Hub, make_hub: MakeHub, clock: Clock
 ) -> None:
     pass_time(clock, TICK, new_hub)
-    beating, silent = registered(new_hub, "beating"), registered(new_hub, "silent")
+    beating, silent = register_agent(new_hub, "beating"), register_agent(new_hub, "silent")
     ask(new_hub, "agent_heartbeat", agent_id=beating)
     clock.advance(600 + LEASE)
     again = make_hub(clock=clock, agent__lease=LEASE)
@@ -523,7 +525,7 @@ def test_a_hub_stopped_for_ten_minutes_and_started_again_expires_nobody_at_once(
 
 
 def test_after_a_gap_in_its_ticks_a_hub_waits_for_a_whole_lease(hub: Hub, clock: Clock) -> None:
-    work, silent, heard = job(hub), registered(hub, "silent"), arrived(hub, "heard")
+    work, silent, heard = job(hub), register_agent(hub, "silent"), register_with_token(hub, "heard")
     claim(hub, work.task, silent)
     hub.chores.run_due()
     clock.advance(10 * LEASE)  # the laptop is closed
@@ -536,7 +538,7 @@ def test_after_a_gap_in_its_ticks_a_hub_waits_for_a_whole_lease(hub: Hub, clock:
 
 
 def test_a_tick_or_two_left_out_is_no_gap(hub: Hub, clock: Clock) -> None:
-    silent = registered(hub)
+    silent = register_agent(hub)
     for _ in range(LEASE // (3 * TICK)):
         clock.advance(3 * TICK)
         hub.chores.run_due()
@@ -551,17 +553,17 @@ def test_one_hub_at_a_time_looks_for_the_missing_and_another_does_when_it_dies(
 ) -> None:
     other = make_hub(clock=clock, agent__lease=LEASE)
     pass_time(clock, LEASE + TICK, hub, other)
-    first = registered(hub, "first")
+    first = register_agent(hub, "first")
     pass_time(clock, LEASE, hub, other)
     clock.advance(TICK)
     other.chores.run_due()
     assert not has_gone(hub, first), "it is the first hub's to do"
     hub.chores.run_due()
     assert has_gone(hub, first)
-    second = registered(other, "second")
+    second = register_agent(other, "second")
     pass_time(clock, LEASE + TICK, other)  # the first hub does nothing any more
     assert has_gone(other, second)
-    third = registered(other, "third")
+    third = register_agent(other, "third")
     pass_time(clock, LEASE, other)
     clock.advance(TICK)
     hub.chores.run_due()
@@ -574,37 +576,37 @@ def test_one_hub_at_a_time_looks_for_the_missing_and_another_does_when_it_dies(
 
 
 def test_what_an_agent_held_goes_back_as_a_whole_or_not_at_all(hub: Hub, clock: Clock, database: str) -> None:
-    bob = registered(hub, "bob")
+    bob = register_agent(hub, "bob")
     clock.advance(1)  # his lease ends first
-    ada, eve = arrived(hub, "ada"), registered(hub, "eve")
-    works = [begun(hub, ada, "one", "two"), begun(hub, ada), begun(hub, ada)]
+    ada, eve = register_with_token(hub, "ada"), register_agent(hub, "eve")
+    works = [start_tasks(hub, ada, "one", "two"), start_tasks(hub, ada), start_tasks(hub, ada)]
     tasks = [task for work in works for task in work.tasks.values()]
     last = max((work for work in works), key=lambda work: work.id).task  # workflows are gone through by their ids
     hub.chores.run_due()
-    with broken(database, "checkpoint", "INSERT", f"NEW.task_id = '{last}'"):
+    with refuse_changes(database, "checkpoint", "INSERT", f"NEW.task_id = '{last}'"):
         pass_time(clock, LEASE + TICK, hub)
         assert has_gone(hub, bob), "those before it have gone"
         assert [task_of(hub, task, "status", "claimed_by") for task in tasks] == [("in_progress", ada.id)] * 4
         assert [recoveries(hub, task) for task in tasks] == [[]] * 4
         assert agent_of(hub, ada.id, "status") == "busy"
-        assert not any(happened(hub, task, "task.expired") for task in tasks)
-        agree(database)
+        assert not any(events_about(hub, task, "task.expired") for task in tasks)
+        assert_claims_agree(database)
     pass_time(clock, TICK, hub)
     assert [task_of(hub, task, "status", "claimed_by") for task in tasks] == [("pending", None)] * 4
     assert [len(recoveries(hub, task)) for task in tasks] == [1] * 4
     assert has_gone(hub, ada.id) and has_gone(hub, eve)
-    agree(database)
+    assert_claims_agree(database)
 
 
 def test_leaving_is_all_or_nothing_too(hub: Hub, database: str) -> None:
-    ada = arrived(hub, "ada")
-    works = [begun(hub, ada), begun(hub, ada)]
+    ada = register_with_token(hub, "ada")
+    works = [start_tasks(hub, ada), start_tasks(hub, ada)]
     last = max(work.id for work in works)
     task = next(work.task for work in works if work.id == last)
     with (
-        broken(database, "checkpoint", "INSERT", f"NEW.task_id = '{task}'"),
+        refuse_changes(database, "checkpoint", "INSERT", f"NEW.task_id = '{task}'"),
         pytest.raises(Exception, match="refused by the test"),
     ):
         hub.call("agent_unregister", {"id": ada.id}, OPERATOR)
     assert [task_of(hub, work.task, "claimed_by") for work in works] == [ada.id] * 2
-    agree(database)
+    assert_claims_agree(database)

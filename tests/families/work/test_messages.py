@@ -350,18 +350,18 @@ def test_a_broadcast_is_filtered_by_role_status_and_runtime(operator: Ask, ada: 
     names = {ada: "ada", bob: "bob", register(operator, "eve", role="coordinator", runtime="gemini"): "eve"}
     operator("agent_update", id=bob, status="busy")
 
-    def reached(**wanted: str) -> set[str]:
+    def names_reached(**wanted: str) -> set[str]:
         told = {"sender_id": "operator", "message_type": "status_update", "body": "x"}
         ids = operator("message_broadcast", recipient_filter=wanted, **told)["message_ids"]
         return {names[operator("message_get", id=one)["recipient_id"]] for one in ids}
 
-    assert reached() == {"ada", "bob", "eve"}
-    assert reached(role="worker") == {"ada", "bob"}
-    assert reached(status="busy") == {"bob"}
-    assert reached(status="online", role="worker") == {"ada"}
-    assert reached(runtime="gemini") == {"eve"}
+    assert names_reached() == {"ada", "bob", "eve"}
+    assert names_reached(role="worker") == {"ada", "bob"}
+    assert names_reached(status="busy") == {"bob"}
+    assert names_reached(status="online", role="worker") == {"ada"}
+    assert names_reached(runtime="gemini") == {"eve"}
     before = len(events(operator))
-    assert reached(runtime="opencode") == set()
+    assert names_reached(runtime="opencode") == set()
     assert len(events(operator)) == before
 
 
@@ -428,7 +428,7 @@ def test_an_unread_message_expires_at_its_moment_and_a_read_one_stays(
     assert operator("message_count_unread", agent_id=bob)["count"] == 2
     clock.advance(0.001)
 
-    def seen() -> tuple[Any, ...]:
+    def inbox_state() -> tuple[Any, ...]:
         found = operator("message_list", agent_id=bob)
         every = {one["body"]: one["status"] for one in operator("message_list", agent_id=bob, status="all")["messages"]}
         typed = operator("message_list", agent_id=bob, message_type=["query"])["total"]
@@ -437,10 +437,10 @@ def test_an_unread_message_expires_at_its_moment_and_a_read_one_stays(
         return bodies(found), found["total"], found["unread_count"], typed, count, every
 
     expected = (["kept"], 1, 1, 1, 1, {"late": "expired", "read": "read", "kept": "unread"})
-    assert seen() == expected
+    assert inbox_state() == expected
     operator("message_mark_read", message_ids=[late])
     hub.chores.run_due()
-    assert seen() == expected
+    assert inbox_state() == expected
     assert sql(hub, "SELECT status FROM message WHERE id = :id", id=late) == [{"status": "expired"}]
     assert [event for event in events(operator) if event[0] == "message.expired"] == [
         ("message.expired", late, {"count": 1})

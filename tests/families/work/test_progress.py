@@ -7,15 +7,15 @@ import pytest
 from crewhall.app import Hub
 from crewhall.families.work.task.model import TASK_STATUSES
 from tests.conftest import Agent, Clock
-from tests.families.work.halls import (
+from tests.families.work.workflows import (
     Ask,
+    all_rows,
     code_of,
-    everything,
     finish,
     ids,
     move,
     new_workflow,
-    planned,
+    plan_workflow,
     register,
     task,
 )
@@ -31,7 +31,7 @@ def names(answer: dict[str, Any]) -> list[str]:
     return [one["name"] for one in answer["tasks"]]
 
 
-def begun(answer: dict[str, Any]) -> list[str]:
+def recommended_names(answer: dict[str, Any]) -> list[str]:
     """The names of the tasks that are recommended; their number is recommended_count while all fit on a page."""
     found = [one["name"] for one in answer["tasks"] if one["recommended"]]
     assert len(found) == answer["recommended_count"]
@@ -42,7 +42,7 @@ def begun(answer: dict[str, Any]) -> list[str]:
 
 
 def test_next_tasks_have_the_seeds_fields(operator: Ask) -> None:
-    workflow, found = planned(
+    workflow, found = plan_workflow(
         operator,
         task("a", 1),
         task("b", 2, depends_on=["a"], parallel_group="g"),
@@ -77,13 +77,13 @@ def test_next_tasks_have_the_seeds_fields(operator: Ask) -> None:
 
 
 def test_a_task_without_a_group_is_not_said_to_run_beside_others(operator: Ask) -> None:
-    workflow, _ = planned(operator, task("a"), task("b"))
+    workflow, _ = plan_workflow(operator, task("a"), task("b"))
     for one in following(operator, workflow)["tasks"]:
         assert (one["can_parallelize"], one["parallel_with"], one["dependencies_completed"]) == (False, [], [])
 
 
 def test_ready_and_failed_tasks_that_nobody_holds_are_next(operator: Ask) -> None:
-    workflow, found = planned(operator, *(task(name) for name in ("a", "b", "c", "d", "e", "f")), task("late", 2))
+    workflow, found = plan_workflow(operator, *(task(name) for name in ("a", "b", "c", "d", "e", "f")), task("late", 2))
     move(operator, found["b"], "in_progress", "failed")
     move(operator, found["c"], "in_progress")
     move(operator, found["d"], "in_progress", "paused")
@@ -100,14 +100,14 @@ def test_ready_and_failed_tasks_that_nobody_holds_are_next(operator: Ask) -> Non
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 9])
 def test_so_many_are_recommended_as_parallelism_leaves_room_for(operator: Ask, most: int) -> None:
     """max(0, min(ready, max_parallel - running)), where running is held, planning or in progress."""
-    workflow, found = planned(operator, *(task(f"t{number}") for number in range(7)), max_parallel_tasks=most)
-    assert len(begun(following(operator, workflow))) == min(7, most)
+    workflow, found = plan_workflow(operator, *(task(f"t{number}") for number in range(7)), max_parallel_tasks=most)
+    assert len(recommended_names(following(operator, workflow))) == min(7, most)
     agent = register(operator)
     operator("task_claim", task_id=found["t0"], agent_id=agent)
     move(operator, found["t1"], "planning")
     move(operator, found["t2"], "in_progress")
     answer = following(operator, workflow)
-    assert answer["recommended_count"] == max(0, min(4, most - 3)) == len(begun(answer))
+    assert answer["recommended_count"] == max(0, min(4, most - 3)) == len(recommended_names(answer))
     move(operator, found["t2"], "paused")
     assert following(operator, workflow)["recommended_count"] == max(0, min(4, most - 2)), "paused is not running"
     move(operator, found["t1"], "failed")
@@ -117,7 +117,7 @@ def test_so_many_are_recommended_as_parallelism_leaves_room_for(operator: Ask, m
 
 
 def test_parallelism_steers_and_never_refuses_a_claim(operator: Ask) -> None:
-    workflow, found = planned(operator, task("a"), task("b"))
+    workflow, found = plan_workflow(operator, task("a"), task("b"))
     agent = register(operator)
     for name in "ab":
         assert operator("task_claim", task_id=found[name], agent_id=agent)["success"]
@@ -126,12 +126,12 @@ def test_parallelism_steers_and_never_refuses_a_claim(operator: Ask) -> None:
 
 
 def test_hundreds_are_recommended_when_parallelism_allows_it(operator: Ask) -> None:
-    workflow, _ = planned(operator, *(task(f"t{number}") for number in range(700)), max_parallel_tasks=1000)
+    workflow, _ = plan_workflow(operator, *(task(f"t{number}") for number in range(700)), max_parallel_tasks=1000)
     assert following(operator, workflow)["recommended_count"] == 700
 
 
 def test_tasks_that_touch_the_same_files_are_not_recommended_together(operator: Ask) -> None:
-    workflow, found = planned(
+    workflow, found = plan_workflow(
         operator,
         task("a", files_likely_affected=["src/x.py"]),
         task("b", files_likely_affected=["./src/"]),
@@ -142,7 +142,7 @@ def test_tasks_that_touch_the_same_files_are_not_recommended_together(operator: 
         max_parallel_tasks=6,
     )
     answer = following(operator, workflow)
-    assert begun(answer) == ["a", "c", "e", "f"]
+    assert recommended_names(answer) == ["a", "c", "e", "f"]
     conflicts = {one["name"]: set(one["conflicts_with"]) for one in answer["tasks"]}
     assert conflicts == {
         "a": {found["b"]},
@@ -155,7 +155,7 @@ def test_tasks_that_touch_the_same_files_are_not_recommended_together(operator: 
 
 
 def test_tasks_that_touch_the_files_of_running_ones_are_not_recommended(operator: Ask) -> None:
-    workflow, found = planned(
+    workflow, found = plan_workflow(
         operator,
         task("held", files_likely_affected=["src"]),
         task("going", files_likely_affected=["docs"]),
@@ -167,23 +167,23 @@ def test_tasks_that_touch_the_files_of_running_ones_are_not_recommended(operator
     operator("task_claim", task_id=found["held"], agent_id=register(operator))
     move(operator, found["going"], "in_progress")
     answer = following(operator, workflow)
-    assert names(answer) == ["a", "b", "c"] and begun(answer) == ["c"]
+    assert names(answer) == ["a", "b", "c"] and recommended_names(answer) == ["c"]
     assert [one["conflicts_with"] for one in answer["tasks"]] == [[found["held"]], [found["going"]], []]
     move(operator, found["going"], "completed")
-    assert begun(following(operator, workflow)) == ["b", "c"]
+    assert recommended_names(following(operator, workflow)) == ["b", "c"]
 
 
 def test_one_that_conflicts_with_nothing_is_found_behind_many_that_do(operator: Ask) -> None:
     many = [task(f"t{number}", files_likely_affected=["same.py"]) for number in range(25)]
-    workflow, _ = planned(operator, *many, task("free", files_likely_affected=["free.py"]), max_parallel_tasks=2)
+    workflow, _ = plan_workflow(operator, *many, task("free", files_likely_affected=["free.py"]), max_parallel_tasks=2)
     answer = following(operator, workflow, limit=500)
-    assert begun(answer) == ["t0", "free"]
+    assert recommended_names(answer) == ["t0", "free"]
 
 
 def test_next_tasks_are_paged_without_gaps(operator: Ask) -> None:
     tasks = [task(f"t{number}", -1 if number % 2 else 0, depends_on=["root"]) for number in range(30)]
     tasks += [task(f"end{number}", 1, depends_on=[f"t{number}"]) for number in range(0, 30, 3)]
-    workflow, found = planned(operator, task("root", -5), *tasks)
+    workflow, found = plan_workflow(operator, task("root", -5), *tasks)
     finish(operator, found["root"])
     whole = following(operator, workflow, limit=100)
     assert len(following(operator, workflow)["tasks"]) == 20, "20 when no limit is given"
@@ -202,7 +202,7 @@ def test_next_tasks_are_paged_without_gaps(operator: Ask) -> None:
 
 
 def test_all_complete_is_said_when_the_last_task_is_finished(operator: Ask) -> None:
-    workflow, found = planned(operator, task("a"), task("b", 2))
+    workflow, found = plan_workflow(operator, task("a"), task("b", 2))
     empty = new_workflow(operator)
     assert following(operator, empty) == {
         "tasks": [],
@@ -227,7 +227,7 @@ def test_all_complete_is_said_when_the_last_task_is_finished(operator: Ask) -> N
 
 
 def test_progress_is_right_at_every_step(hub: Hub, operator: Ask, clock: Clock) -> None:
-    workflow, found = planned(
+    workflow, found = plan_workflow(
         operator,
         task("a", 1, parallel_group="g", estimated_complexity="low"),
         task("b", 1, parallel_group="g"),
@@ -244,7 +244,7 @@ def test_progress_is_right_at_every_step(hub: Hub, operator: Ask, clock: Clock) 
         answer["by_status"] = {status: count for status, count in answer["by_status"].items() if count}
         return answer
 
-    def told(answer: dict[str, Any], *fields: str) -> list[Any]:
+    def fields_of(answer: dict[str, Any], *fields: str) -> list[Any]:
         return [answer[field] for field in fields]
 
     def path(answer: dict[str, Any]) -> list[str]:
@@ -252,7 +252,7 @@ def test_progress_is_right_at_every_step(hub: Hub, operator: Ask, clock: Clock) 
 
     at = progress()
     assert at["by_status"] == {"pending": 2, "blocked": 2}
-    assert told(at, "completed_sequence", "current_sequence", "all_complete") == [0, 1, False]
+    assert fields_of(at, "completed_sequence", "current_sequence", "all_complete") == [0, 1, False]
     assert at["blocked_tasks"] == [
         {"id": found["c"], "name": "c", "blocked_by": ["a", "b"]},
         {"id": found["d"], "name": "d", "blocked_by": ["a"]},
@@ -266,7 +266,11 @@ def test_progress_is_right_at_every_step(hub: Hub, operator: Ask, clock: Clock) 
         {"id": found["b"], "name": "b", "status": "pending"},
         {"id": found["c"], "name": "c", "status": "blocked"},
     ]
-    assert told(at, "critical_path_minutes", "estimated_remaining", "estimate_from") == [60, 60 * MINUTE, "complexity"]
+    assert fields_of(at, "critical_path_minutes", "estimated_remaining", "estimate_from") == [
+        60,
+        60 * MINUTE,
+        "complexity",
+    ]
 
     move(operator, found["b"], "in_progress")
     at = progress()
@@ -276,8 +280,8 @@ def test_progress_is_right_at_every_step(hub: Hub, operator: Ask, clock: Clock) 
     move(operator, found["b"], "completed")
     at = progress()
     assert at["by_status"] == {"pending": 1, "blocked": 2, "completed": 1}
-    assert told(at, "completed_sequence", "current_sequence") == [0, 1]
-    assert told(at, "estimated_remaining", "estimate_from") == [300_000, "completed_rate"]
+    assert fields_of(at, "completed_sequence", "current_sequence") == [0, 1]
+    assert fields_of(at, "estimated_remaining", "estimate_from") == [300_000, "completed_rate"]
     assert path(at) == ["a", "c"] and at["critical_path_minutes"] == 50
     assert at["parallel_groups"][0] == {"group_id": "g", "task_count": 2, "completed": 1}
     assert [one["blocked_by"] for one in at["blocked_tasks"]] == [["a"], ["a"]]
@@ -286,7 +290,7 @@ def test_progress_is_right_at_every_step(hub: Hub, operator: Ask, clock: Clock) 
     finish(operator, found["a"])
     at = progress()
     assert at["by_status"] == {"pending": 2, "completed": 2} and at["blocked_tasks"] == []
-    assert told(at, "completed_sequence", "current_sequence", "estimated_remaining") == [1, 3, 200_000]
+    assert fields_of(at, "completed_sequence", "current_sequence", "estimated_remaining") == [1, 3, 200_000]
     assert path(at) == ["c"] and at["critical_path_minutes"] == 45
 
     move(operator, found["c"], "in_progress", "failed")
@@ -301,8 +305,8 @@ def test_progress_is_right_at_every_step(hub: Hub, operator: Ask, clock: Clock) 
     move(operator, found["c"], "skipped")
     at = progress()
     assert at["by_status"] == {"skipped": 1, "completed": 3} and path(at) == []
-    assert told(at, "completed_sequence", "current_sequence", "all_complete") == [3, 0, True]
-    assert told(at, "estimated_remaining", "critical_path_minutes") == [0, 0]
+    assert fields_of(at, "completed_sequence", "current_sequence", "all_complete") == [3, 0, True]
+    assert fields_of(at, "estimated_remaining", "critical_path_minutes") == [0, 0]
     assert at["parallel_groups"] == [
         {"group_id": "g", "task_count": 2, "completed": 2},
         {"group_id": "h", "task_count": 1, "completed": 1},
@@ -310,7 +314,7 @@ def test_progress_is_right_at_every_step(hub: Hub, operator: Ask, clock: Clock) 
 
 
 def test_progress_keeps_count_through_release_removal_and_added_tasks(hub: Hub, operator: Ask) -> None:
-    workflow, found = planned(operator, task("a", parallel_group="g"), task("b", parallel_group="g"))
+    workflow, found = plan_workflow(operator, task("a", parallel_group="g"), task("b", parallel_group="g"))
     ada = Agent(hub)
 
     def counts() -> tuple[dict[str, int], list[tuple[str, int, int]]]:
@@ -336,7 +340,7 @@ def test_progress_keeps_count_through_release_removal_and_added_tasks(hub: Hub, 
 
 
 def test_the_critical_path_is_shorter_after_a_skip(operator: Ask) -> None:
-    workflow, found = planned(
+    workflow, found = plan_workflow(
         operator,
         task("a"),
         task("b", depends_on=["a"], estimated_complexity="high"),
@@ -363,7 +367,7 @@ def test_the_critical_path_is_shorter_after_a_skip(operator: Ask) -> None:
 
 def test_blocked_tasks_are_paged(operator: Ask) -> None:
     tasks = [task(f"t{number}", number % 4 + 2) for number in range(120)]
-    workflow, _ = planned(operator, task("first", 1), *tasks)
+    workflow, _ = plan_workflow(operator, task("first", 1), *tasks)
     seen: list[str] = []
     more: dict[str, Any] = {}
     while True:
@@ -383,7 +387,7 @@ def test_blocked_tasks_are_paged(operator: Ask) -> None:
 def test_many_dependencies_are_told_page_by_page(operator: Ask, by_name: bool) -> None:
     names = [f"d{number}" for number in range(130)]
     last = task("z", 5, **({"depends_on": names} if by_name else {}))
-    _, found = planned(operator, *(task(name) for name in names), last)
+    _, found = plan_workflow(operator, *(task(name) for name in names), last)
     for name in names[:60]:
         move(operator, found[name], "skipped")
     page: dict[str, Any] = {"next_cursor": None}
@@ -399,7 +403,7 @@ def test_many_dependencies_are_told_page_by_page(operator: Ask, by_name: bool) -
 
 
 def test_dependencies_are_told_apart_by_whether_they_are_finished(operator: Ask) -> None:
-    workflow, found = planned(
+    workflow, found = plan_workflow(
         operator, *(task(name) for name in "abcd"), task("z", 5, depends_on=["a", "b", "c", "d"]), task("y", 9)
     )
     move(operator, found["a"], "in_progress")
@@ -442,9 +446,9 @@ def test_dependencies_are_told_apart_by_whether_they_are_finished(operator: Ask)
 
 
 def test_questions_about_what_is_not_there_are_not_found_and_change_nothing(hub: Hub, operator: Ask) -> None:
-    planned(operator, task("a"))
-    before = everything(hub)
+    plan_workflow(operator, task("a"))
+    before = all_rows(hub)
     assert code_of(operator, "workflow_next_tasks", workflow_id="wf_no") == "NOT_FOUND"
     assert code_of(operator, "workflow_progress", workflow_id="wf_no") == "NOT_FOUND"
     assert code_of(operator, "task_check_dependencies", task_id="tk_no") == "NOT_FOUND"
-    assert everything(hub) == before
+    assert all_rows(hub) == before

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crewhall.families.all import registry
-from crewhall.families.work.prompts import fenced
+from crewhall.families.work.prompts import fence
 
 PROMPTS = {prompt.name: prompt for prompt in registry().prompts}
 
@@ -16,13 +16,13 @@ PROMPTS = {prompt.name: prompt for prompt in registry().prompts}
 @example("````\n```")
 @example("`" * 50)
 def test_nothing_in_an_issue_ends_its_fence(source: str) -> None:
-    lines = fenced(source).split("\n")
-    fence = lines[0]
-    assert lines[-1] == fence and set(fence) == {"`"} and "\n".join(lines[1:-1]) == source
-    assert all(not line.strip().startswith(fence) for line in source.split("\n"))
+    lines = fence(source).split("\n")
+    line = lines[0]
+    assert lines[-1] == line and set(line) == {"`"} and "\n".join(lines[1:-1]) == source
+    assert all(not one.strip().startswith(line) for one in source.split("\n"))
     text = PROMPTS["plan_workflow"].text({"source": source})
-    assert text.count(fenced(source)) == 1
-    assert text.replace(fenced(source), "") == PROMPTS["plan_workflow"].text({"source": "x"}).replace(fenced("x"), "")
+    assert text.count(fence(source)) == 1
+    assert text.replace(fence(source), "") == PROMPTS["plan_workflow"].text({"source": "x"}).replace(fence("x"), "")
 
 
 def calls(name: str, /, **arguments: str) -> list[str]:

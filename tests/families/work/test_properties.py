@@ -23,10 +23,9 @@ from crewhall.families.work.workflow.rules_plan import MINUTES
 from crewhall.identity import OPERATOR
 from crewhall.store.transaction import Row
 from tests.conftest import Agent, Clock, settings_for
-from tests.families.work.halls import HOW, PLAN, WORDS, Ask, planned, sql, task
-from tests.families.work.test_rules_plan import blockers, finishing_order, longest
-from tests.families.work.test_rules_plan import step as graph_step
+from tests.families.work.test_rules_plan import blockers, finishing_order, graph_task, longest
 from tests.families.work.test_rules_task import TASK_GOES, WORKFLOW_GOES
+from tests.families.work.workflows import HOW, PLAN, WORDS, Ask, plan_workflow, sql, task
 from tests.postgres import Cluster
 from tests.sizes import size
 
@@ -257,7 +256,7 @@ class Crew(RuleBasedStateMachine):
         for workflow in self.workflows:
             mine = [row for row in rows if row["workflow_id"] == workflow]
             steps = [
-                graph_step(
+                graph_task(
                     row["id"],
                     row["sequence"],
                     *(other for one, other in edges if one == row["id"]),
@@ -364,7 +363,7 @@ def random_plan(chance: random.Random, count: int) -> list[dict[str, Any]]:
 
 
 def can_be_finished(tasks: list[dict[str, Any]]) -> bool:
-    graph = blockers([graph_step(one["name"], one["sequence"], *one["depends_on"]) for one in tasks])
+    graph = blockers([graph_task(one["name"], one["sequence"], *one["depends_on"]) for one in tasks])
     return len(finishing_order(graph)) == len(graph)
 
 
@@ -396,9 +395,9 @@ def drive(hub: Hub, operator: Ask, seed: int, count: int) -> None:
     tasks = random_plan(chance, count)
     while not can_be_finished(tasks):
         with pytest.raises(InvalidInput, match="for ever"):
-            planned(operator, *tasks)
+            plan_workflow(operator, *tasks)
         tasks = random_plan(chance, count)
-    workflow, _ = planned(operator, *tasks, max_parallel_tasks=3)
+    workflow, _ = plan_workflow(operator, *tasks, max_parallel_tasks=3)
     agents = [Agent(hub, name) for name in ("ada", "bob")]
     finished: set[str] = set()
     calls = 0
@@ -443,8 +442,8 @@ def test_a_plan_is_refused_exactly_when_it_can_never_be_finished(operator: Ask, 
         verdict = can_be_finished(tasks)
         verdicts.add(verdict)
         if verdict:
-            planned(operator, *tasks)
+            plan_workflow(operator, *tasks)
         else:
             with pytest.raises(InvalidInput, match="for ever"):
-                planned(operator, *tasks)
+                plan_workflow(operator, *tasks)
     assert verdicts == {True, False}

@@ -17,8 +17,8 @@ from crewhall.errors import Failure
 from crewhall.families.work.reservation.rules import MOST_RESERVED
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Clock
-from tests.families.work.claiming import ask, refusal, registered, rows
-from tests.families.work.halls import everything, let_lapse, planned, task
+from tests.families.work.claims import ask, refusal, register_agent, rows
+from tests.families.work.workflows import all_rows, let_lapse, plan_workflow, task
 from tests.outside.test_places import Git, app, git
 from tests.sizes import size
 
@@ -39,14 +39,14 @@ def release(hub: Hub, agent: str, **more: Any) -> int:
     return released
 
 
-def held(hub: Hub, **chosen: Any) -> list[tuple[str, str]]:
+def reserved_paths(hub: Hub, **chosen: Any) -> list[tuple[str, str]]:
     """The paths that are reserved, each with its agent's name."""
     body = ask(hub, "file_reservations", **chosen)
     assert body["total"] >= len(body["reservations"])
     return [(one["path"], one["agent_name"]) for one in body["reservations"]]
 
 
-def told(hub: Hub, what: str) -> list[dict[str, Any]]:
+def event_data(hub: Hub, what: str) -> list[dict[str, Any]]:
     events = ask(hub, "event_list", topic=what, limit=500)["events"]
     return [{"subject": event["subject"], **event["data"]} for event in events]
 
@@ -55,8 +55,8 @@ def told(hub: Hub, what: str) -> list[dict[str, Any]]:
 
 
 def test_what_is_reserved_is_told_whole(hub: Hub, operator: Callable[..., dict[str, Any]], clock: Clock) -> None:
-    ada = registered(hub, "ada")
-    _, tasks = planned(operator, task("one"), repository_path=HERE)
+    ada = register_agent(hub, "ada")
+    _, tasks = plan_workflow(operator, task("one"), repository_path=HERE)
     more = {"reason": "moving it", "seconds": 60, "task_id": tasks["one"], "exclusive": False}
     body = reserve(hub, ada, "src/app.py", "docs/", **more)
     end = clock.now + 60_000
@@ -74,11 +74,11 @@ def test_what_is_reserved_is_told_whole(hub: Hub, operator: Callable[..., dict[s
     both = [one | {"path": "docs/"}, one | {"path": "src/app.py"}]
     assert listed == {"reservations": both, "total": 2, "next_offset": None}
     paths = {"paths": ["src/app.py", "docs/"], "count": 2, "repository_path": HERE}
-    assert told(hub, "file.reserved") == [{"subject": ada, **paths}]
+    assert event_data(hub, "file.reserved") == [{"subject": ada, **paths}]
 
 
 def test_another_agent_hears_who_is_in_its_way_and_gets_nothing(hub: Hub, database: str, clock: Clock) -> None:
-    ada, bob = registered(hub, "ada"), registered(hub, "bob")
+    ada, bob = register_agent(hub, "ada"), register_agent(hub, "bob")
     reserve(hub, ada, "src/", reason="moving it")
     before = rows(database, "SELECT * FROM file_reservation")
     body = reserve(hub, bob, "README.md", "src/app.py", "src/*.py")
@@ -101,20 +101,20 @@ def test_another_agent_hears_who_is_in_its_way_and_gets_nothing(hub: Hub, databa
         "conflicts_total": 1,
     }
     assert rows(database, "SELECT * FROM file_reservation") == before, "all of them or none"
-    assert len(told(hub, "file.reserved")) == 1
+    assert len(event_data(hub, "file.reserved")) == 1
     assert reserve(hub, bob, "README.md")["success"]
     assert reserve(hub, bob, "src/app.py", repository_path="/srv/other")["success"], "another repository"
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [(True, True), (True, False), (False, True), (False, False)])
 def test_only_those_who_share_may_have_the_same_files(hub: Hub, ours: bool, theirs: bool) -> None:
-    ada, bob = registered(hub, "ada"), registered(hub, "bob")
+    ada, bob = register_agent(hub, "ada"), register_agent(hub, "bob")
     assert reserve(hub, ada, "src/**", exclusive=theirs)["success"]
     assert reserve(hub, bob, "src/app.py", exclusive=ours)["success"] is (not ours and not theirs)
 
 
 def test_ones_own_reservations_are_in_nobodys_way_and_asking_again_sets_a_new_end(hub: Hub, clock: Clock) -> None:
-    ada, bob = registered(hub, "ada"), registered(hub, "bob")
+    ada, bob = register_agent(hub, "ada"), register_agent(hub, "bob")
     reserve(hub, ada, "src/", reason="moving it", seconds=600)
     assert reserve(hub, ada, "src/app.py", "src/*.py")["success"]
     clock.advance(300)
@@ -128,7 +128,7 @@ def test_ones_own_reservations_are_in_nobodys_way_and_asking_again_sets_a_new_en
 
 
 def test_many_conflicts_are_counted_and_some_are_named(hub: Hub) -> None:
-    ada, bob = registered(hub, "ada"), registered(hub, "bob")
+    ada, bob = register_agent(hub, "ada"), register_agent(hub, "bob")
     reserve(hub, ada, *(f"src/{n:02}.py" for n in range(60)))
     body = reserve(hub, bob, "src/", "src/1*.py")
     assert (len(body["conflicts"]), body["conflicts_total"]) == (20, 60)
@@ -138,11 +138,11 @@ def test_many_conflicts_are_counted_and_some_are_named(hub: Hub) -> None:
         assert len(json.dumps(body, ensure_ascii=False).encode()) <= 20_000
         assert body["reserved_total"] + body["conflicts_total"] == 100
     assert len(json.dumps(ask(hub, "file_reservations", limit=500), ensure_ascii=False).encode()) <= 20_000
-    assert all(len(json.dumps(event)) < 6_000 for event in told(hub, "file.reserved"))
+    assert all(len(json.dumps(event)) < 6_000 for event in event_data(hub, "file.reserved"))
 
 
 def test_an_agent_has_at_most_five_hundred(hub: Hub, clock: Clock, database: str) -> None:
-    ada = registered(hub, "ada")
+    ada = register_agent(hub, "ada")
     for part in range(5):
         reserve(hub, ada, *(f"{part}/{n}" for n in range(100)), repository_path=f"/r{part % 2}", seconds=60)
     assert refusal(hub, "file_reserve", agent_id=ada, paths=["x"], repository_path=HERE) == "LIMIT_EXCEEDED"
@@ -169,18 +169,18 @@ def test_an_agent_has_at_most_five_hundred(hub: Hub, clock: Clock, database: str
     ids=str,
 )
 def test_bad_input_is_refused_and_changes_nothing(common_hub: Hub, wrong: dict[str, Any]) -> None:
-    ada = registered(common_hub, "ada")
+    ada = register_agent(common_hub, "ada")
     reserve(common_hub, ada, "src/")
-    before = everything(common_hub)
+    before = all_rows(common_hub)
     good = {"agent_id": ada, "paths": ["a"], "repository_path": HERE}
     assert refusal(common_hub, "file_reserve", **good | wrong) == "INVALID_INPUT"
     if "paths" in wrong:
         assert refusal(common_hub, "file_release", **good | wrong) == "INVALID_INPUT"
-    assert everything(common_hub) == before
+    assert all_rows(common_hub) == before
 
 
 def test_what_is_not_there_is_not_found(hub: Hub) -> None:
-    ada = registered(hub, "ada")
+    ada = register_agent(hub, "ada")
     wheres: tuple[dict[str, Any], ...] = ({}, {"repository_path": HERE})
     whos: tuple[dict[str, Any], ...] = ({"agent_id": "ag_none"}, {"agent_id": ada, "task_id": "tk_none"})
     for given in whos:
@@ -207,9 +207,9 @@ def test_the_repository_is_the_one_given_or_the_tasks_or_the_clients(
 ) -> None:
     git(app, "worktree", "add", "-q", str(tmp_path / "fix"), "-b", "fix")
     (tmp_path / "fix/src/new").mkdir(parents=True)
-    ada = registered(hub, "ada")
-    _, tasks = planned(operator, task("one"), repository_path=HERE)
-    _, homeless = planned(operator, task("one"))
+    ada = register_agent(hub, "ada")
+    _, tasks = plan_workflow(operator, task("one"), repository_path=HERE)
+    _, homeless = plan_workflow(operator, task("one"))
     inside, nowhere = Origin(f"{tmp_path}/fix/src"), Origin(str(tmp_path))
     cases: tuple[tuple[dict[str, Any], Origin, str], ...] = (
         ({"repository_path": f"{app}/src", "task_id": tasks["one"]}, nowhere, str(app)),
@@ -237,7 +237,7 @@ def test_the_repository_is_the_one_given_or_the_tasks_or_the_clients(
 
 def test_working_trees_of_a_repository_share_its_paths(hub: Hub, app: Path, git: Git, tmp_path: Path) -> None:
     git(app, "worktree", "add", "-q", str(tmp_path / "fix"), "-b", "fix")
-    ada, bob = registered(hub, "ada"), registered(hub, "bob")
+    ada, bob = register_agent(hub, "ada"), register_agent(hub, "bob")
     here, there = Origin(str(app / "src")), Origin(str(tmp_path / "fix"))
     paths = [f"{tmp_path}/fix/src/a.py", f"{app}/src/b.py", "src/c.py", f"{tmp_path}/fix/docs/", str(app / "src")]
     body = ask(hub, "file_reserve", origin=there, agent_id=ada, paths=paths)
@@ -256,39 +256,39 @@ def test_working_trees_of_a_repository_share_its_paths(hub: Hub, app: Path, git:
 
 
 def test_what_is_released_is_free_and_nothing_happens_twice(hub: Hub) -> None:
-    ada, bob = registered(hub, "ada"), registered(hub, "bob")
+    ada, bob = register_agent(hub, "ada"), register_agent(hub, "bob")
     reserve(hub, ada, "a", "b", "c/")
     reserve(hub, ada, "a", repository_path="/srv/other")
     assert release(hub, ada, paths=["a", "./c", "none"], repository_path=HERE) == 2
     assert release(hub, ada, paths=["a", "c"], repository_path=HERE) == 0
     assert release(hub, bob) == 0
     assert reserve(hub, bob, "a", "c/d")["success"] and not reserve(hub, bob, "b")["success"]
-    assert held(hub, agent_id=ada) == [("b", "ada"), ("a", "ada")]
+    assert reserved_paths(hub, agent_id=ada) == [("b", "ada"), ("a", "ada")]
     assert release(hub, ada, paths=["a"]) == 1, "wherever it is, when nothing tells the repository"
     reserve(hub, ada, "x", repository_path="/srv/other")
     assert release(hub, ada, repository_path="/srv/other") == 1
     assert release(hub, ada) == 1
-    assert [one["paths"] for one in told(hub, "file.released")] == [["a", "c/"], ["a"], ["x"], ["b"]]
-    assert {one["subject"] for one in told(hub, "file.released")} == {ada}
+    assert [one["paths"] for one in event_data(hub, "file.released")] == [["a", "c/"], ["a"], ["x"], ["b"]]
+    assert {one["subject"] for one in event_data(hub, "file.released")} == {ada}
 
 
 def test_all_of_an_agents_in_the_clients_repository_are_released(hub: Hub, app: Path) -> None:
-    ada, here = registered(hub, "ada"), Origin(str(app / "src"))
+    ada, here = register_agent(hub, "ada"), Origin(str(app / "src"))
     reserve(hub, ada, "a")
     ask(hub, "file_reserve", origin=here, agent_id=ada, paths=["a", "b"])
     assert ask(hub, "file_release", origin=here, agent_id=ada) == {"success": True, "released": 2}
-    assert held(hub) == [("a", "ada")]
+    assert reserved_paths(hub) == [("a", "ada")]
 
 
 def test_a_reservation_ends_by_itself_and_is_forgotten(hub: Hub, clock: Clock, database: str) -> None:
-    ada, bob = registered(hub, "ada"), registered(hub, "bob")
+    ada, bob = register_agent(hub, "ada"), register_agent(hub, "bob")
     reserve(hub, ada, "a", seconds=60, reason="old")
     clock.now += 59_999
-    assert not reserve(hub, bob, "a")["success"] and held(hub) == [("a", "ada")]
+    assert not reserve(hub, bob, "a")["success"] and reserved_paths(hub) == [("a", "ada")]
     clock.now += 1
-    assert held(hub) == [] and held(hub, path="a", repository_path=HERE) == []
+    assert reserved_paths(hub) == [] and reserved_paths(hub, path="a", repository_path=HERE) == []
     assert reserve(hub, bob, "a")["success"] and release(hub, bob) == 1
-    assert release(hub, ada) == 0 and len(told(hub, "file.released")) == 1, "it was over already"
+    assert release(hub, ada) == 0 and len(event_data(hub, "file.released")) == 1, "it was over already"
     reserve(hub, ada, "a", seconds=60, reason="old")
     clock.advance(60)
     reserve(hub, ada, "a", seconds=600)
@@ -305,7 +305,7 @@ def test_an_agent_that_is_gone_has_nothing_reserved_and_gets_nothing_back(
     make_hub: MakeHub, clock: Clock, how: str
 ) -> None:
     hub = make_hub(clock=clock, agent__lease=300)
-    ada, bob = registered(hub, "ada"), registered(hub, "bob")
+    ada, bob = register_agent(hub, "ada"), register_agent(hub, "bob")
     hub.chores.run_due()
     reserve(hub, ada, "a", seconds=86_400)
     if how == "unregister":
@@ -316,7 +316,7 @@ def test_an_agent_that_is_gone_has_nothing_reserved_and_gets_nothing_back(
         let_lapse(hub, clock, 2 * 360)
     assert ask(hub, "agent_get", id=ada)["status"] == "offline"
     ask(hub, "agent_heartbeat", agent_id=ada)
-    assert held(hub) == []
+    assert reserved_paths(hub) == []
     assert reserve(hub, bob, "a")["success"]
 
 
@@ -324,30 +324,30 @@ def test_an_agent_that_had_left_and_reserves_is_back_and_is_missed_when_it_goes_
     make_hub: MakeHub, clock: Clock
 ) -> None:
     hub = make_hub(clock=clock, agent__lease=300)
-    ada = registered(hub, "ada")
+    ada = register_agent(hub, "ada")
     hub.chores.run_due()
     ask(hub, "agent_unregister", id=ada)
     remote = replace(OPERATOR, proof="token")  # whose calls are no sign of the agent's own life
     hub.call("file_reserve", {"agent_id": ada, "paths": ["a"], "seconds": 86_400, "repository_path": HERE}, remote)
-    assert ask(hub, "agent_get", id=ada)["status"] == "online" and held(hub) == [("a", "ada")]
+    assert ask(hub, "agent_get", id=ada)["status"] == "online" and reserved_paths(hub) == [("a", "ada")]
     let_lapse(hub, clock, 2 * 360)
-    assert ask(hub, "agent_get", id=ada)["status"] == "offline" and held(hub) == []
+    assert ask(hub, "agent_get", id=ada)["status"] == "offline" and reserved_paths(hub) == []
 
 
 # Looking
 
 
 def test_reservations_are_listed_by_repository_agent_and_path_page_by_page(hub: Hub) -> None:
-    ada, bob = registered(hub, "ada"), registered(hub, "bob")
+    ada, bob = register_agent(hub, "ada"), register_agent(hub, "bob")
     reserve(hub, ada, *(f"src/{n}.py" for n in range(5)), "docs/")
     reserve(hub, bob, "src/*.ts", "src/app", exclusive=False)
     reserve(hub, bob, "src/0.py", repository_path="/srv/other")
-    assert len(held(hub)) == 9 and len(held(hub, repository_path=HERE)) == 8
-    assert held(hub, agent_id=bob) == [("src/*.ts", "bob"), ("src/app", "bob"), ("src/0.py", "bob")]
+    assert len(reserved_paths(hub)) == 9 and len(reserved_paths(hub, repository_path=HERE)) == 8
+    assert reserved_paths(hub, agent_id=bob) == [("src/*.ts", "bob"), ("src/app", "bob"), ("src/0.py", "bob")]
     meets = {"repository_path": HERE, "path": "src/[0-2].py"}
-    assert held(hub, **meets) == [(f"src/{n}.py", "ada") for n in range(3)]
-    assert held(hub, **meets, agent_id=bob) == []
-    assert held(hub, repository_path=HERE, path="src/app/x.ts") == [("src/app", "bob")]
+    assert reserved_paths(hub, **meets) == [(f"src/{n}.py", "ada") for n in range(3)]
+    assert reserved_paths(hub, **meets, agent_id=bob) == []
+    assert reserved_paths(hub, repository_path=HERE, path="src/app/x.ts") == [("src/app", "bob")]
     choices: tuple[dict[str, Any], ...] = ({}, {"path": "src/", "repository_path": HERE})
     for chosen in choices:
         seen: list[tuple[str, str]] = []
@@ -356,7 +356,7 @@ def test_reservations_are_listed_by_repository_agent_and_path_page_by_page(hub: 
             body = ask(hub, "file_reservations", limit=2, offset=offset, **chosen)
             seen += [(one["path"], one["agent_name"]) for one in body["reservations"]]
             offset = body["next_offset"]
-        assert seen == held(hub, **chosen) and len(seen) == body["total"]
+        assert seen == reserved_paths(hub, **chosen) and len(seen) == body["total"]
 
 
 # Many at once
@@ -375,7 +375,7 @@ def at_once(*steps: Callable[[], dict[str, Any]]) -> list[dict[str, Any]]:
 
 def test_of_many_who_want_the_same_files_at_once_one_gets_them(make_hub: MakeHub, clock: Clock) -> None:
     hubs = [make_hub(clock=clock) for _ in range(3)]
-    agents = [registered(hubs[0], f"agent {n}") for n in range(6)]
+    agents = [register_agent(hubs[0], f"agent {n}") for n in range(6)]
     wants = ["src/", "src/app.py", "src/*.py", "**/app.py", "src/**", "src/app.*"]
     for turn in range(size(6, 12)):
         where: dict[str, Any] = {"repository_path": f"/srv/app{turn}"}
@@ -394,7 +394,7 @@ def test_reserving_releasing_leaving_and_forgetting_at_once_end_without_a_deadlo
     make_hub: MakeHub, clock: Clock, database: str
 ) -> None:
     hubs = [make_hub(clock=clock) for _ in range(3)]
-    agents = [registered(hubs[0], f"agent {n}") for n in range(3)]
+    agents = [register_agent(hubs[0], f"agent {n}") for n in range(3)]
     paths = [f"p{n}" for n in range(40)]
 
     def many(hub: Hub, agent: str, number: int) -> dict[str, Any]:
@@ -418,10 +418,10 @@ def test_reserving_releasing_leaving_and_forgetting_at_once_end_without_a_deadlo
 
 def test_five_thousand_reservations_and_a_hundred_paths_take_less_than_a_second(hub: Hub) -> None:
     for number in range(10):
-        agent = registered(hub, f"agent {number}")
+        agent = register_agent(hub, f"agent {number}")
         reserve(hub, agent, f"src/{number}/0.py")
         _reserve_directly(hub, agent, [f"src/{number}/{n}.py" for n in range(1, 500)])
-    ada = registered(hub, "ada")
+    ada = register_agent(hub, "ada")
     begun = time.process_time()
     assert reserve(hub, ada, *(f"src/**/test_{n}_*.py" for n in range(100)))["success"]
     assert reserve(hub, ada, "src/")["conflicts_total"] == 5000

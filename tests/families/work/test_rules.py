@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewhall.bounded import LIST_BYTES, page, stored
+from crewhall.bounded import LIST_BYTES, json_text, page
 from crewhall.errors import InvalidInput, LimitExceeded
 from crewhall.families.work.agent.rules import METADATA_BYTES, refuse_more_agents, status_after_beat
 from crewhall.families.work.repository.model import Repository
@@ -60,9 +60,9 @@ def test_the_hall_is_full_at_its_limit_and_not_before() -> None:
 
 
 def test_cargo_counts_bytes_not_letters() -> None:
-    stored("metadata", {"t": "é" * 7_000}, METADATA_BYTES)
+    json_text("metadata", {"t": "é" * 7_000}, METADATA_BYTES)
     with pytest.raises(InvalidInput, match=f"{METADATA_BYTES} are allowed"):
-        stored("metadata", {"t": "é" * 8_000}, METADATA_BYTES)
+        json_text("metadata", {"t": "é" * 8_000}, METADATA_BYTES)
 
 
 @given(st.lists(st.integers(1, 4000), max_size=40), st.integers(0, 40))

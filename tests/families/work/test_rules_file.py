@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crewhall.errors import InvalidInput, LimitExceeded
-from crewhall.families.work.reservation.rules import MOST_RESERVED, Ground, meet, refuse_more_reserved, reserved_path
+from crewhall.families.work.reservation.rules import MOST_RESERVED, PathIndex, meet, refuse_more_reserved, reserved_path
 
 TOPS = ("/home/ada/fix", "/srv/app")
 
@@ -145,7 +145,7 @@ def test_no_agent_reserves_more_than_it_may() -> None:
 def test_two_paths_meet_when_they_can_mean_the_same_file(ours: str, theirs: str, do_meet: bool) -> None:
     assert meet(ours, theirs) is do_meet
     assert meet(theirs, ours) is do_meet
-    assert (Ground(["z", ours]).met_by(theirs) == ours) is do_meet
+    assert (PathIndex(["z", ours]).find_overlap(theirs) == ours) is do_meet
 
 
 # Against brute force
@@ -202,7 +202,7 @@ def test_meeting_goes_both_ways_and_everything_meets_itself(ours: str, theirs: s
 
 @given(st.lists(patterns, max_size=6), patterns)
 def test_many_paths_are_met_when_one_of_them_is(paths: list[str], path: str) -> None:
-    met = Ground(paths).met_by(path)
+    met = PathIndex(paths).find_overlap(path)
     assert (met in paths and meet(met, path)) if met is not None else not any(meet(one, path) for one in paths)
 
 
@@ -231,15 +231,15 @@ HELD: dict[str, list[str]] = {
     "form", ["other/new{}.py", "src/new{}.py", "**/new{}.py", "src/*/x{}*b", "src/**/t{}*.py", "*/*a*a*a*a{}c/*b"]
 )
 def test_a_hundred_paths_against_five_thousand_take_less_than_a_second(what: str, form: str) -> None:
-    ground = Ground([form.format(number) for number in range(100)])
+    index = PathIndex([form.format(number) for number in range(100)])
     begun = time.process_time()
-    met = [ground.met_by(path) for path in HELD[what]]
+    met = [index.find_overlap(path) for path in HELD[what]]
     assert time.process_time() - begun < 1
     assert len(met) == 5000
 
 
 def test_what_cannot_be_told_in_time_counts_as_meeting() -> None:
     for looks, met in ((100, None), (0, "a?/x")):
-        ground = Ground(["a?/x", "a/b"], looks)
-        assert ground.met_by("ab*b/x") == met
-        assert ground.met_by("a/c") is None, "files are always told apart"
+        index = PathIndex(["a?/x", "a/b"], looks)
+        assert index.find_overlap("ab*b/x") == met
+        assert index.find_overlap("a/c") is None, "files are always told apart"

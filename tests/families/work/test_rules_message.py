@@ -18,15 +18,15 @@ from crewhall.families.work.message.rules import (
     body_text,
     cursor_after,
     inbox_start,
-    listed,
+    listed_message,
     may_become,
-    opened,
     refuse_unowned,
     since_ms,
     status_at,
     thread_start,
     total,
-    undelivered,
+    undelivered_notice,
+    whole_message,
 )
 from crewhall.identity import OPERATOR, Actor
 
@@ -100,7 +100,7 @@ def test_only_the_recipient_and_the_operator_own_a_message() -> None:
 @given(st.text(alphabet='aé漢\x01"\\🙂', max_size=30_000), st.booleans())
 def test_a_long_text_is_cut_and_a_large_object_left_out(text: str, is_object: bool) -> None:
     text = json.dumps({"t": text * 2}, ensure_ascii=False) if is_object else text * 2
-    shown = opened(message(form="object" if is_object else "text", body=text, letters=len(text)), 0)
+    shown = whole_message(message(form="object" if is_object else "text", body=text, letters=len(text)), 0)
     assert len(json.dumps(shown.body, ensure_ascii=False).encode()) <= WHOLE_BYTES * 1.1
     if shown.left_out is None:
         assert shown.body == (json.loads(text) if is_object else text)
@@ -111,17 +111,17 @@ def test_a_long_text_is_cut_and_a_large_object_left_out(text: str, is_object: bo
 
 
 def test_a_list_cuts_a_text_and_leaves_a_long_object_out() -> None:
-    shown = listed(message(body="x" * LISTED_LETTERS, letters=LISTED_LETTERS + 7), 0)
+    shown = listed_message(message(body="x" * LISTED_LETTERS, letters=LISTED_LETTERS + 7), 0)
     assert shown.left_out == {"body": 7} and shown.body == "x" * LISTED_LETTERS
-    shown = listed(message(form="object", body='{"a"', letters=LISTED_LETTERS + 1), 0)
+    shown = listed_message(message(form="object", body='{"a"', letters=LISTED_LETTERS + 1), 0)
     assert shown.body is None and shown.left_out == {"body": LISTED_LETTERS + 1}
-    shown = listed(message(form="object", body='{"a":[1]}', letters=9), 0)
+    shown = listed_message(message(form="object", body='{"a":[1]}', letters=9), 0)
     assert shown.body == {"a": [1]} and shown.left_out is None
 
 
 def test_no_more_messages_fit_in_a_list_than_are_read_for_one() -> None:
     ids = {"id": "ms_" + "0" * 12, "thread_id": "th_" + "0" * 12, "sender_id": "hall", "recipient_id": "operator"}
-    smallest = listed(message(**ids, created_at=10**12), 0)
+    smallest = listed_message(message(**ids, created_at=10**12), 0)
     assert len(smallest.model_dump_json()) * LISTED_MOST > LISTED_BYTES
 
 
@@ -151,7 +151,7 @@ def test_a_cursor_of_another_list_is_refused(cursor: str) -> None:
 
 def test_what_comes_back_names_the_recipient_the_message_and_what_to_do() -> None:
     row = {"id": "ms_1", "recipient_id": "ag_b", "recipient_name": "bob", "message_type": "query", "subject": "s" * 500}
-    told = undelivered(row)
+    told = undelivered_notice(row)
     assert told["subject"].startswith("Undelivered: sss") and len(told["subject"]) == 500
     assert all(word in told["body"] for word in ("bob (ag_b)", "ms_1", "agent_list"))
-    assert undelivered(row | {"subject": None})["subject"] == "Undelivered: your query"
+    assert undelivered_notice(row | {"subject": None})["subject"] == "Undelivered: your query"

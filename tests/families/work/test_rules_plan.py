@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crewhall.errors import InvalidInput
-from crewhall.families.work.workflow.rules_plan import MINUTES, NAMED, Step, refuse_misnamed, standings
+from crewhall.families.work.workflow.rules_plan import MINUTES, NAMED, GraphTask, refuse_misnamed, standings
 from tests.sizes import size
 
 FOR_EVER = "these tasks would wait for each other for ever: "
@@ -24,11 +24,11 @@ class Wanted:
     depends_on: list[str] = field(default_factory=list)
 
 
-def step(name: str, sequence: int, *depends_on: str, **more: Any) -> Step:
-    return Step(name, name, sequence, depends_on, **more)
+def graph_task(name: str, sequence: int, *depends_on: str, **more: Any) -> GraphTask:
+    return GraphTask(name, name, sequence, depends_on, **more)
 
 
-def blockers(steps: Sequence[Step]) -> dict[str, set[str]]:
+def blockers(steps: Sequence[GraphTask]) -> dict[str, set[str]]:
     """For each unfinished task the unfinished ones that it waits for, read off the rule as it is written."""
     live = [one for one in steps if not one.is_finished]
     found = {}
@@ -51,7 +51,7 @@ def finishing_order(waiting: dict[str, set[str]]) -> list[str]:
     return order
 
 
-def longest(steps: Sequence[Step], waiting: dict[str, set[str]]) -> dict[str, int]:
+def longest(steps: Sequence[GraphTask], waiting: dict[str, set[str]]) -> dict[str, int]:
     minutes = {one.id: one.minutes for one in steps}
     tails: dict[str, int] = {}
     for one in reversed(finishing_order(waiting)):
@@ -66,7 +66,7 @@ def named_path(error: InvalidInput) -> list[str]:
 
 
 @st.composite
-def graphs(draw: st.DrawFn, any_way: bool = False) -> list[Step]:
+def graphs(draw: st.DrawFn, any_way: bool = False) -> list[GraphTask]:
     """A few tasks that depend on earlier ones, or on any; some are finished."""
     count = draw(st.integers(1, 9))
     steps = []
@@ -74,7 +74,7 @@ def graphs(draw: st.DrawFn, any_way: bool = False) -> list[Step]:
         others = [f"t{n}" for n in range(count if any_way else number) if n != number]
         wanted = draw(st.lists(st.sampled_from(others), unique=True, max_size=3)) if others else []
         steps.append(
-            step(
+            graph_task(
                 f"t{number}",
                 draw(st.integers(-2, 3)),
                 *wanted,
@@ -123,9 +123,9 @@ def test_names_that_are_there_and_later_ones_are_no_mistake() -> None:
 
 @pytest.mark.parametrize("size", [2, 3, NAMED])
 def test_the_path_of_a_cycle_is_named_and_each_task_waits_for_the_next(size: int) -> None:
-    steps = [step(f"t{n}", 1, f"t{(n + 1) % size}") for n in range(size)]
+    steps = [graph_task(f"t{n}", 1, f"t{(n + 1) % size}") for n in range(size)]
     with pytest.raises(InvalidInput) as refused:
-        standings([*steps, step("aside", 1), step("before", 0)])
+        standings([*steps, graph_task("aside", 1), graph_task("before", 0)])
     path = named_path(refused.value)
     assert len(path) == size + 1 and path[0] == path[-1]
     follows = {one.name: one.depends_on[0] for one in steps}
@@ -136,14 +136,14 @@ def test_the_path_of_a_cycle_is_named_and_each_task_waits_for_the_next(size: int
 def test_a_cycle_by_lower_sequences_names_its_path_and_says_why() -> None:
     """The late one depends on nothing, so it waits for the early one, which depends on it."""
     with pytest.raises(InvalidInput) as refused:
-        standings([step("early", 1, "late"), step("late", 2), step("aside", 1)])
+        standings([graph_task("early", 1, "late"), graph_task("late", 2), graph_task("aside", 1)])
     path = named_path(refused.value)
     assert path in (["early", "late", "early"], ["late", "early", "late"])
     assert "'late' depends on nothing, so it waits for every task of a sequence below 2" in refused.value.hint
 
 
 def test_a_cycle_by_lower_sequences_over_several_gates_is_refused() -> None:
-    steps = [step("a", 1, "d"), step("b", 2), step("c", 3), step("d", 9)]
+    steps = [graph_task("a", 1, "d"), graph_task("b", 2), graph_task("c", 3), graph_task("d", 9)]
     with pytest.raises(InvalidInput, match="d") as refused:
         standings(steps)
     path = named_path(refused.value)
@@ -154,7 +154,7 @@ def test_a_cycle_by_lower_sequences_over_several_gates_is_refused() -> None:
 
 @given(graphs(any_way=True))
 @settings(max_examples=size(70, 200), deadline=None)
-def test_exactly_what_can_never_be_finished_is_refused_and_the_path_is_real(steps: list[Step]) -> None:
+def test_exactly_what_can_never_be_finished_is_refused_and_the_path_is_real(steps: list[GraphTask]) -> None:
     waiting = blockers(steps)
     can_be_done = len(finishing_order(waiting)) == len(waiting)
     try:
@@ -171,13 +171,13 @@ def test_exactly_what_can_never_be_finished_is_refused_and_the_path_is_real(step
 
 def test_a_chain_of_ten_thousand_tasks_stands() -> None:
     count = 10_000
-    found = standings([step(f"t{n}", 1, *([f"t{n - 1}"] if n else [])) for n in range(count)])
+    found = standings([graph_task(f"t{n}", 1, *([f"t{n - 1}"] if n else [])) for n in range(count)])
     assert found["t0"].tail == 15 * count and found["t0"].waits_for == 0 and found["t0"].tail_next == "t1"
     assert found["t9999"].tail == 15 and found["t9999"].waits_for == 1 and found["t9999"].tail_next is None
 
 
 def test_a_chain_of_ten_thousand_sequences_stands() -> None:
-    found = standings([step(f"t{n}", n) for n in range(10_000)])
+    found = standings([graph_task(f"t{n}", n) for n in range(10_000)])
     assert found["t0"].tail == 150_000 and found["t0"].tail_next == "t1"
     assert {one.waits_for for name, one in found.items() if name != "t0"} == {1}
 
@@ -185,7 +185,7 @@ def test_a_chain_of_ten_thousand_sequences_stands() -> None:
 def test_a_cycle_of_ten_thousand_tasks_is_named_in_short() -> None:
     count = 10_000
     with pytest.raises(InvalidInput) as refused:
-        standings([step(f"t{n}", 1, f"t{(n + 1) % count}") for n in range(count)])
+        standings([graph_task(f"t{n}", 1, f"t{(n + 1) % count}") for n in range(count)])
     path = named_path(refused.value)
     assert path[NAMED // 2] == f"… {count + 1 - NAMED} more …" and len(path) == NAMED + 1
     numbers = [int(name[1:]) for name in path if name.startswith("t")]
@@ -199,7 +199,7 @@ def test_a_cycle_of_ten_thousand_tasks_is_named_in_short() -> None:
 
 @given(graphs())
 @settings(max_examples=size(100, 300), deadline=None)
-def test_standings_are_those_of_a_slow_and_simple_count(steps: list[Step]) -> None:
+def test_standings_are_those_of_a_slow_and_simple_count(steps: list[GraphTask]) -> None:
     waiting = blockers(steps)
     if len(finishing_order(waiting)) < len(waiting):
         with pytest.raises(InvalidInput):
@@ -221,20 +221,20 @@ def test_standings_are_those_of_a_slow_and_simple_count(steps: list[Step]) -> No
 
 
 def test_a_task_with_dependencies_does_not_wait_for_lower_sequences() -> None:
-    found = standings([step("a", 1), step("b", 1), step("c", 2, "a"), step("d", 2)])
+    found = standings([graph_task("a", 1), graph_task("b", 1), graph_task("c", 2, "a"), graph_task("d", 2)])
     assert {name: one.waits_for for name, one in found.items()} == {"a": 0, "b": 0, "c": 1, "d": 1}
 
 
 def test_a_task_whose_dependencies_are_finished_waits_for_nothing_not_even_lower_sequences() -> None:
-    found = standings([step("a", 1, is_finished=True), step("b", 1), step("c", 2, "a")])
+    found = standings([graph_task("a", 1, is_finished=True), graph_task("b", 1), graph_task("c", 2, "a")])
     assert found["c"].waits_for == 0
 
 
 def test_complexity_weighs_as_the_table_says() -> None:
     assert MINUTES == {"low": 5, None: 15, "medium": 15, "high": 45}
-    found = standings([step("a", 1, minutes=5), step("b", 2, minutes=45), step("c", 2, minutes=15)])
+    found = standings([graph_task("a", 1, minutes=5), graph_task("b", 2, minutes=45), graph_task("c", 2, minutes=15)])
     assert (found["a"].tail, found["a"].tail_next) == (50, "b")
 
 
 def test_nothing_to_do_is_nothing() -> None:
-    assert standings([]) == {} and standings([step("a", 1, is_finished=True)]) == {}
+    assert standings([]) == {} and standings([graph_task("a", 1, is_finished=True)]) == {}

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crewhall.errors import Failure, InvalidInput, InvalidState, InvalidTransition, TaskBlocked
-from crewhall.families.work.claim.rules import refuse_incapable, refuse_unclaimable, stale
+from crewhall.families.work.claim.rules import refuse_incapable, refuse_unclaimable, stale_claim
 from crewhall.families.work.task.model import TASK_STATUSES, TaskStatus, shown_status
 from crewhall.families.work.task.rules import refuse_task_step
 from crewhall.families.work.workflow.model import WorkflowStatus
 from crewhall.families.work.workflow.rules import (
     Reach,
-    recommended,
+    recommend,
     refuse_not_running,
     refuse_workflow_step,
     remaining_ms,
@@ -148,10 +148,10 @@ def test_what_an_agent_lacks_is_named() -> None:
 
 
 def test_a_stale_writer_hears_who_holds_the_task_at_which_epoch() -> None:
-    held = stale(task("in_progress", claimed_by="ag_2", claim_epoch=7))
+    held = stale_claim(task("in_progress", claimed_by="ag_2", claim_epoch=7))
     assert "held by ag_2, at epoch 7" in held.message
     assert held.fields == {"current_epoch": 7, "claimed_by": "ag_2"}
-    assert "blocked and held by no one" in stale(task("pending", 1)).message
+    assert "blocked and held by no one" in stale_claim(task("pending", 1)).message
 
 
 def overlap(ours: list[str], theirs: list[str]) -> bool:
@@ -211,7 +211,7 @@ def test_recommended_tasks_touch_no_files_of_each_other_and_nothing_is_left_out_
     ready: list[list[str]], running: list[list[str]], slots: int
 ) -> None:
     candidates = [(f"t{number}", files) for number, files in enumerate(ready)]
-    chosen = recommended(candidates, [(f"r{number}", files) for number, files in enumerate(running)], slots)
+    chosen = recommend(candidates, [(f"r{number}", files) for number, files in enumerate(running)], slots)
     files = dict(candidates)
     assert len(chosen) <= slots and chosen == sorted(chosen, key=lambda one: int(one[1:]))
     for number, one in enumerate(chosen):
@@ -228,20 +228,20 @@ def test_many_and_hostile_patterns_are_given_up_in_time() -> None:
         (f"t{number}", [f"src/{number}/*.py", *(f"src/{number}/{n}" for n in range(99))]) for number in range(900)
     ]
     began = time.process_time()
-    chosen = recommended(candidates, [("r", hostile)], 900)
+    chosen = recommend(candidates, [("r", hostile)], 900)
     assert time.process_time() - began < 5
     assert 0 < len(chosen) < 900, "what could not be compared in time is left out"
 
 
 def test_tasks_without_files_are_all_recommended() -> None:
-    assert len(recommended([(f"t{number}", []) for number in range(900)], [("r", ["src/*"])], 800)) == 800
+    assert len(recommend([(f"t{number}", []) for number in range(900)], [("r", ["src/*"])], 800)) == 800
 
 
 def test_tasks_whose_work_conflicts_are_not_recommended_together() -> None:
     ready: list[tuple[str, list[str]]] = [(name, []) for name in "abcd"]
     clashes = {"a": {"c"}, "c": {"a"}, "d": {"r"}, "r": {"d"}}
-    assert recommended(ready, [("r", [])], 4, clashes) == ["a", "b"]
-    assert recommended(ready[1:], [], 4, clashes) == ["b", "c", "d"]
+    assert recommend(ready, [("r", [])], 4, clashes) == ["a", "b"]
+    assert recommend(ready[1:], [], 4, clashes) == ["b", "c", "d"]
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from crewhall.families.work.task.model import PlannedTask
 from crewhall.families.work.template.model import MOST_VARIABLES, Definition, TemplateVariable
 from crewhall.families.work.template.rules import (
     MOST_BYTES,
-    as_written,
-    chosen,
-    declared,
-    filled,
+    choose_values,
+    declare_variables,
+    fill_plan,
     filled_bytes,
+    optional_variables,
     placeholders,
     refuse_blow_up,
     refuse_unsound,
@@ -80,7 +80,7 @@ def test_placeholders_count_in_every_text_of_a_plan_but_its_capabilities() -> No
     whole = Definition(tasks=[PlannedTask(sequence=1, **told)], **words)
     names = ["s", "p", "r", "u", "n", "d", "g", "o", "f", "f2"]
     assert list(placeholders(whole)) == names
-    made = filled(whole, {name: name.upper() for name in names})
+    made = fill_plan(whole, {name: name.upper() for name in names})
     assert made.tasks[0].model_dump() == {
         "name": "N",
         "description": "D",
@@ -99,7 +99,7 @@ def test_values_are_put_in_in_one_pass_and_the_bytes_are_known_before(parts: lis
     """A value that looks like a placeholder stays text, and so does what it makes with its neighbours."""
     expected = "".join(part if part in JUNK else given[part.strip("{} \t")] for part in parts)
     whole = plan("".join(parts), summary="".join(parts))
-    made = filled(whole, given)
+    made = fill_plan(whole, given)
     assert made.tasks[0].description == made.summary == expected
     assert filled_bytes(whole, given) == len(made.tasks[0].name) + 2 * len(expected.encode())
 
@@ -107,28 +107,30 @@ def test_values_are_put_in_in_one_pass_and_the_bytes_are_known_before(parts: lis
 @given(st.lists(texts, min_size=1, max_size=4))
 def test_a_workflows_plan_comes_back_as_it_was_when_nothing_is_given(descriptions: list[list[str]]) -> None:
     whole = plan(*map("".join, descriptions), approach="".join(descriptions[0]))
-    variables = as_written(whole)
+    variables = optional_variables(whole)
     assert not any(one.required for one in variables)
-    assert filled(whole, chosen(variables, {})) == whole
+    assert fill_plan(whole, choose_values(variables, {})) == whole
 
 
 def test_what_was_written_in_two_ways_stays_in_two_ways() -> None:
     whole = plan("{{a}} {{ a }} {{\ta}}{{b}}")
-    variables = as_written(whole)
+    variables = optional_variables(whole)
     assert [(one.name, one.required, one.default) for one in variables] == [
         ("a", False, "{{a}}"),
         ("b", False, "{{b}}"),
     ]
-    assert filled(whole, chosen(variables, {"b": "{{a}}"})).tasks[0].description == "{{a}} {{ a }} {{\ta}}{{a}}"
-    assert filled(whole, chosen(variables, {"a": "1"})).tasks[0].description == "1 1 1{{b}}"
+    assert (
+        fill_plan(whole, choose_values(variables, {"b": "{{a}}"})).tasks[0].description == "{{a}} {{ a }} {{\ta}}{{a}}"
+    )
+    assert fill_plan(whole, choose_values(variables, {"a": "1"})).tasks[0].description == "1 1 1{{b}}"
 
 
 def test_every_placeholder_is_required_unless_variables_are_declared() -> None:
     whole = plan("{{b}} {{a}} {{b}}")
-    assert declared(whole, None) == [variable("b"), variable("a")]
+    assert declare_variables(whole, None) == [variable("b"), variable("a")]
     told = [variable("unused", False), variable("a", False, "x"), variable("b")]
-    assert declared(whole, told) == told
-    assert declared(plan("none"), []) == declared(plan("none"), None) == []
+    assert declare_variables(whole, told) == told
+    assert declare_variables(plan("none"), []) == declare_variables(plan("none"), None) == []
 
 
 @pytest.mark.parametrize(
@@ -146,19 +148,19 @@ def test_every_placeholder_is_required_unless_variables_are_declared() -> None:
 )
 def test_what_is_declared_wrongly_is_refused_by_name(names: list[str], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        declared(plan("{{a}} {{b}}"), [variable(name) for name in names])
+        declare_variables(plan("{{a}} {{b}}"), [variable(name) for name in names])
 
 
 def test_a_template_has_so_many_variables_and_no_more() -> None:
     full = plan(" ".join(f"{{{{v{n}}}}}" for n in range(MOST_VARIABLES)))
-    assert len(declared(full, None)) == len(as_written(full)) == MOST_VARIABLES
+    assert len(declare_variables(full, None)) == len(optional_variables(full)) == MOST_VARIABLES
     over = plan(" ".join(f"{{{{v{n}}}}}" for n in range(MOST_VARIABLES + 1)))
     with pytest.raises(LimitExceeded, match="201 different"):
-        declared(over, None)
+        declare_variables(over, None)
     with pytest.raises(LimitExceeded, match="201 different"):
-        as_written(over)
+        optional_variables(over)
     with pytest.raises(InvalidInput, match="'v0', 'v1', 'v2', 'v3', 'v4', and 196 more"):
-        declared(over, [])
+        declare_variables(over, [])
 
 
 VARIABLES = [
@@ -180,7 +182,7 @@ VARIABLES = [
 )
 def test_what_is_not_given_is_the_default_or_nothing(told: dict[str, str], expected: dict[str, Any]) -> None:
     needed = {"must": "1", "both": "2"}
-    assert chosen(VARIABLES, needed | told) == needed | expected
+    assert choose_values(VARIABLES, needed | told) == needed | expected
 
 
 @pytest.mark.parametrize(
@@ -195,10 +197,10 @@ def test_what_is_not_given_is_the_default_or_nothing(told: dict[str, str], expec
 )
 def test_missing_and_unknown_variables_are_refused_by_name(told: dict[str, str], said: str, hint: str) -> None:
     with pytest.raises(InvalidInput, match=said) as refused:
-        chosen(VARIABLES, told)
+        choose_values(VARIABLES, told)
     assert hint in refused.value.hint
     with pytest.raises(InvalidInput) as refused:
-        chosen([], {"a": "1"})
+        choose_values([], {"a": "1"})
     assert refused.value.hint == "It has none: leave variables out."
 
 
@@ -215,7 +217,7 @@ def test_missing_and_unknown_variables_are_refused_by_name(told: dict[str, str],
 )
 def test_what_values_make_is_checked_like_any_task(told: dict[str, Any], value: str, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
-        filled(one(**told), {"v": value})
+        fill_plan(one(**told), {"v": value})
 
 
 def test_texts_that_would_blow_up_are_refused_before_they_are_made() -> None:

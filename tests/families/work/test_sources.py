@@ -9,19 +9,14 @@ import pytest
 from crewhall.app import Hub, Origin
 from crewhall.identity import OPERATOR
 from tests.conftest import Clock
-from tests.families.work.halls import finish, move, planned, register, task
-from tests.families.work.repositories import Site
+from tests.families.work.repositories import WorkspaceSite
+from tests.families.work.workflows import finish, move, plan_workflow, register, task
 
 Tell = Callable[..., Any]
 
 
 @pytest.fixture
-def site(hub: Hub, tmp_path: Path) -> Site:
-    return Site(hub, tmp_path / "shop")
-
-
-@pytest.fixture
-def tell(hub: Hub, site: Site) -> Tell:
+def tell(hub: Hub, site: WorkspaceSite) -> Tell:
     """The lines of a source, with what it left out; or the reason why there are none."""
 
     def ask(name: str, root: str | None = None) -> Any:
@@ -35,11 +30,11 @@ def tell(hub: Hub, site: Site) -> Tell:
 
 
 def test_open_tasks_of_the_repository_are_told_with_their_holders_those_of_this_worktree_first(
-    hub: Hub, site: Site, tell: Tell, tmp_path: Path
+    hub: Hub, site: WorkspaceSite, tell: Tell, tmp_path: Path
 ) -> None:
     assert tell("tasks") == "the hall has no open task for this repository"
     workflow, ids = site.workflow("one", "two", "three", "four")
-    planned(site.ask, task("elsewhere"), repository_path=str(tmp_path / "other"))
+    plan_workflow(site.ask, task("elsewhere"), repository_path=str(tmp_path / "other"))
     made = site.workspace(workflow, "fix", task_ids=[ids["three"]])
     ada = register(site.ask)
     site.ask("task_claim", task_id=ids["two"], agent_id=ada)
@@ -57,9 +52,9 @@ def test_open_tasks_of_the_repository_are_told_with_their_holders_those_of_this_
     assert tell("tasks") == "the hall has no open task for this repository"
 
 
-def test_a_blocked_task_says_so_and_of_many_the_first_are_told(site: Site, tell: Tell) -> None:
+def test_a_blocked_task_says_so_and_of_many_the_first_are_told(site: WorkspaceSite, tell: Tell) -> None:
     tasks = [task(f"t{number:03}", number + 1) for number in range(130)]
-    workflow, ids = planned(site.ask, *tasks, repository_path=str(site.root))
+    workflow, ids = plan_workflow(site.ask, *tasks, repository_path=str(site.root))
     lines, left_out = tell("tasks")
     assert lines[0] == f"{ids['t000']} pending: t000; workflow w ({workflow}, ready)"
     assert lines[1] == f"{ids['t001']} blocked: t001; workflow w ({workflow}, ready)"
@@ -67,7 +62,7 @@ def test_a_blocked_task_says_so_and_of_many_the_first_are_told(site: Site, tell:
 
 
 def test_reserved_files_of_the_repository_are_told_until_their_time_is_over(
-    site: Site, tell: Tell, clock: Clock, tmp_path: Path
+    site: WorkspaceSite, tell: Tell, clock: Clock, tmp_path: Path
 ) -> None:
     assert tell("reservations") == "nothing is reserved in this repository"
     ada, bob = register(site.ask), register(site.ask, "bob")

@@ -8,8 +8,18 @@ import pytest
 from crewhall.app import Hub
 from crewhall.families.work.context.summary import LISTED, TOKENS
 from tests.conftest import Clock
-from tests.families.work.claiming import claim, registered
-from tests.families.work.halls import PLAN, Ask, code_of, finish, listed, move, new_workflow, planned, task
+from tests.families.work.claims import claim, register_agent
+from tests.families.work.workflows import (
+    PLAN,
+    Ask,
+    code_of,
+    finish,
+    list_tasks,
+    move,
+    new_workflow,
+    plan_workflow,
+    task,
+)
 from tests.outside.samples import real_cost, real_count
 
 NASTY = ('漢"\\\n\x01😀\u0301𒀀 ' * 20_000)[:90_000]
@@ -34,7 +44,7 @@ def page(ask: Ask, workflow: str) -> str:
 @pytest.fixture
 def flow(hub: Hub, operator: Ask, clock: Clock) -> tuple[str, dict[str, str]]:
     """Six tasks: two finished, one failed, one held with a note, one free, one that waits."""
-    workflow, ids = planned(
+    workflow, ids = plan_workflow(
         operator,
         *(task(name) for name in ("first", "second", "broken", "held", "free")),
         task("waiting", 2, depends_on=["free"]),
@@ -45,7 +55,7 @@ def flow(hub: Hub, operator: Ask, clock: Clock) -> tuple[str, dict[str, str]]:
         clock.advance(1)
         finish(operator, ids[name])
     move(operator, ids["broken"], "in_progress", "failed")
-    claim(hub, ids["held"], registered(hub))
+    claim(hub, ids["held"], register_agent(hub))
     operator("checkpoint_add", task_id=ids["held"], type="progress", summary="half way")
     return workflow, ids
 
@@ -94,13 +104,13 @@ def test_a_workflow_without_a_plan_has_a_page_too(operator: Ask) -> None:
 
 def test_what_agents_write_opens_no_heading(hub: Hub, operator: Ask) -> None:
     evil = "x\n# Do this\r\n## and that\x0b# or\x85# else\u2028# now\n===\n- item"
-    workflow, ids = planned(operator, *(task(f"{evil}{n}") for n in range(4)), name=evil, source_content=evil)
+    workflow, ids = plan_workflow(operator, *(task(f"{evil}{n}") for n in range(4)), name=evil, source_content=evil)
     done, failed, held, _ = ids.values()
     move(operator, done, "in_progress")
     operator("task_update_status", id=done, status="completed", outcome=evil)
     move(operator, failed, "in_progress")
     operator("task_update_status", id=failed, status="failed", error=evil)
-    claim(hub, held, registered(hub))
+    claim(hub, held, register_agent(hub))
     operator("checkpoint_add", task_id=held, type="progress", summary=evil)
     lines = page(operator, workflow).splitlines()
     assert [line for line in lines[1:] if line.startswith("#")] == [f"## {title}" for title in HEADINGS]
@@ -115,8 +125,8 @@ def test_it_stays_one_page_whatever_is_stored_and_tells_what_it_left_out(hub: Hu
     workflow = new_workflow(operator, name="𒀀" * 200, source_content=text)
     plan = {"summary": text[:6_000], "approach": text[:2_000], "tasks": [task(name) for name in names]}
     operator("workflow_set_plan", id=workflow, plan=plan)
-    ids = [one["id"] for one in listed(operator, workflow)]
-    bob = registered(hub)
+    ids = [one["id"] for one in list_tasks(operator, workflow)]
+    bob = register_agent(hub)
     for task_id in ids[:half]:
         move(operator, task_id, "in_progress")
         operator("task_update_status", id=task_id, status="completed", outcome=text)

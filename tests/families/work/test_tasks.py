@@ -11,25 +11,25 @@ from crewhall.families.work.checkpoint.model import CheckpointType
 from crewhall.families.work.task.model import TASK_STATUSES
 from crewhall.families.work.task.rules import TASK_NEXT
 from tests.conftest import Agent, Clock
-from tests.families.work.halls import (
+from tests.families.work.test_rules_task import STORED, TASK_GOES
+from tests.families.work.workflows import (
     HOW,
     Ask,
+    all_rows,
     code_of,
     events,
-    everything,
     finish,
     ids,
-    listed,
+    list_tasks,
     move,
     new_workflow,
     newest,
-    planned,
+    plan_workflow,
     register,
     sql,
     statuses,
     task,
 )
-from tests.families.work.test_rules_task import STORED, TASK_GOES
 
 WAYS: dict[str, list[str]] = {  # how a task comes to be in a status
     "pending": [],
@@ -45,14 +45,14 @@ WAYS: dict[str, list[str]] = {  # how a task comes to be in a status
 @pytest.fixture
 def one(operator: Ask) -> str:
     """A task of a plan."""
-    return planned(operator, task("a"))[1]["a"]
+    return plan_workflow(operator, task("a"))[1]["a"]
 
 
 # Get and list
 
 
 def test_a_task_has_the_seeds_fields(operator: Ask, clock: Clock) -> None:
-    workflow, found = planned(operator, task("a"), task("b", 2, depends_on=["a"]))
+    workflow, found = plan_workflow(operator, task("a"), task("b", 2, depends_on=["a"]))
     assert operator("task_get", id=found["b"]) == {
         "id": found["b"],
         "workflow_id": workflow,
@@ -89,18 +89,22 @@ def test_a_task_shows_its_newest_checkpoints_oldest_first_when_asked(operator: A
     for number in range(5):
         operator("checkpoint_add", task_id=one, type="progress", summary=f"s{number}")
 
-    def shown(**more: Any) -> Any:
+    def summaries_shown(**more: Any) -> Any:
         checkpoints = operator("task_get", id=one, **more)["checkpoints"]
         return checkpoints and [checkpoint["summary"] for checkpoint in checkpoints]
 
-    assert shown() is None and shown(checkpoint_limit=2) is None and shown(include_checkpoints=False) is None
-    assert shown(include_checkpoints=True) == ["s0", "s1", "s2", "s3", "s4"], "all when no limit is given"
-    assert shown(include_checkpoints=True, checkpoint_limit=2) == ["s3", "s4"]
+    assert (
+        summaries_shown() is None
+        and summaries_shown(checkpoint_limit=2) is None
+        and summaries_shown(include_checkpoints=False) is None
+    )
+    assert summaries_shown(include_checkpoints=True) == ["s0", "s1", "s2", "s3", "s4"], "all when no limit is given"
+    assert summaries_shown(include_checkpoints=True, checkpoint_limit=2) == ["s3", "s4"]
     assert operator("task_get", id=one)["checkpoint_count"] == 5
 
 
 def test_tasks_are_listed_by_shown_status_and_holder_and_paged(operator: Ask) -> None:
-    workflow, found = planned(operator, *(task(f"t{number}", number // 3) for number in range(9)))
+    workflow, found = plan_workflow(operator, *(task(f"t{number}", number // 3) for number in range(9)))
     agent = register(operator)
     operator("task_claim", task_id=found["t1"], agent_id=agent)
     move(operator, found["t2"], "in_progress", "failed")
@@ -130,7 +134,7 @@ def test_tasks_are_listed_by_shown_status_and_holder_and_paged(operator: Ask) ->
 
 
 def test_available_tasks_are_ready_free_and_fit_what_the_agent_is_good_at(operator: Ask, clock: Clock) -> None:
-    first, mine = planned(
+    first, mine = plan_workflow(
         operator,
         task("plain", 1),
         task("rust", 1, required_capabilities=["rust"]),
@@ -141,12 +145,12 @@ def test_available_tasks_are_ready_free_and_fit_what_the_agent_is_good_at(operat
         task("done", 1),
     )
     clock.advance(1)
-    second, others = planned(operator, task("other"))
+    second, others = plan_workflow(operator, task("other"))
     move(operator, mine["broken"], "in_progress", "failed")
     finish(operator, mine["done"])
     operator("task_claim", task_id=mine["held"], agent_id=register(operator, "eve"))
 
-    def offered(agent: str, **more: Any) -> list[str]:
+    def names_offered(agent: str, **more: Any) -> list[str]:
         answer = operator("task_get_available", agent_id=agent, **more)
         assert answer["total"] >= len(answer["tasks"])
         return [one["name"] for one in answer["tasks"]]
@@ -154,12 +158,15 @@ def test_available_tasks_are_ready_free_and_fit_what_the_agent_is_good_at(operat
     nobody = register(operator, "nobody")
     rust = register(operator, "rust", capabilities=["rust", "go"])
     every = register(operator, "every", capabilities=["sql", "rust"])
-    assert offered(nobody) == ["plain", "broken", "other"], "the oldest workflow first"
-    assert offered(rust) == ["plain", "rust", "broken", "other"]
-    assert offered(every) == ["plain", "rust", "both", "broken", "other"]
-    assert offered(every, workflow_id=first) == ["plain", "rust", "both", "broken"]
-    assert offered(nobody, workflow_id=second) == ["other"]
-    assert offered(every, limit=2) == ["plain", "rust"] and offered(every, limit=2, offset=3) == ["broken", "other"]
+    assert names_offered(nobody) == ["plain", "broken", "other"], "the oldest workflow first"
+    assert names_offered(rust) == ["plain", "rust", "broken", "other"]
+    assert names_offered(every) == ["plain", "rust", "both", "broken", "other"]
+    assert names_offered(every, workflow_id=first) == ["plain", "rust", "both", "broken"]
+    assert names_offered(nobody, workflow_id=second) == ["other"]
+    assert names_offered(every, limit=2) == ["plain", "rust"] and names_offered(every, limit=2, offset=3) == [
+        "broken",
+        "other",
+    ]
     page = operator("task_get_available", agent_id=every, limit=2)
     assert (page["total"], page["next_offset"]) == (5, 2)
     assert operator("task_get_available", agent_id=every, offset=3)["next_offset"] is None
@@ -170,12 +177,12 @@ def test_available_tasks_are_ready_free_and_fit_what_the_agent_is_good_at(operat
     assert code_of(operator, "task_claim", task_id=mine["both"], agent_id=rust) == "INVALID_STATE"
     assert operator("task_claim", task_id=mine["both"], agent_id=every)["success"]
     operator("workflow_update_status", id=second, status="abandoned")
-    assert offered(nobody) == ["plain", "broken"]
+    assert names_offered(nobody) == ["plain", "broken"]
     assert others
 
 
 def test_ten_available_tasks_are_shown_unless_more_are_asked_for(operator: Ask) -> None:
-    planned(operator, *(task(f"t{number}") for number in range(12)))
+    plan_workflow(operator, *(task(f"t{number}") for number in range(12)))
     agent = register(operator)
     page = operator("task_get_available", agent_id=agent)
     assert (len(page["tasks"]), page["total"], page["next_offset"]) == (10, 12, 10)
@@ -183,7 +190,9 @@ def test_ten_available_tasks_are_shown_unless_more_are_asked_for(operator: Ask) 
 
 
 def test_the_longest_chain_is_offered_first_within_a_sequence(operator: Ask) -> None:
-    workflow, _ = planned(operator, task("short"), task("long"), task("after", depends_on=["long"]), task("next", 0))
+    workflow, _ = plan_workflow(
+        operator, task("short"), task("long"), task("after", depends_on=["long"]), task("next", 0)
+    )
     agent = register(operator)
     finish(operator, ids(operator, workflow)["next"])
     assert [one["name"] for one in operator("task_get_available", agent_id=agent)["tasks"]] == ["long", "short"]
@@ -204,13 +213,13 @@ def test_a_task_keeps_its_plan_and_joins_its_context(hub: Hub, operator: Ask, on
     operator("task_set_plan", id=one, plan={"approach": "", "steps": []})
     assert operator("task_get", id=one)["context"] == {"k": "new", "old": 1}
     assert events(operator, at) == [("task.planned", None, None)] * 3
-    before = everything(hub)
+    before = all_rows(hub)
     wrongs: list[dict[str, Any]] = [{"approach": "x"}, {"steps": []}, HOW | {"more": 1}, HOW | {"steps": "look"}]
     for wrong in [*wrongs, HOW | {"steps": [1]}]:
         assert code_of(operator, "task_set_plan", id=one, plan=wrong) == "INVALID_INPUT"
     with pytest.raises(InvalidInput, match=r"context is .* bytes"):
         operator("task_set_plan", id=one, plan=HOW, context={"big": "x" * 64_000})
-    assert everything(hub) == before
+    assert all_rows(hub) == before
 
 
 def test_a_context_does_not_grow_past_its_bytes_piece_by_piece(operator: Ask, one: str) -> None:
@@ -221,7 +230,7 @@ def test_a_context_does_not_grow_past_its_bytes_piece_by_piece(operator: Ask, on
 
 def test_a_finished_task_is_not_planned_and_an_open_one_is(operator: Ask) -> None:
     for status, way in WAYS.items():
-        _, found = planned(operator, task("a"))
+        _, found = plan_workflow(operator, task("a"))
         move(operator, found["a"], *way)
         if status in ("completed", "skipped"):
             assert code_of(operator, "task_set_plan", id=found["a"], plan=HOW) == "INVALID_STATE"
@@ -235,7 +244,7 @@ def test_a_finished_task_is_not_planned_and_an_open_one_is(operator: Ask) -> Non
 
 def test_every_step_of_a_task_goes_as_the_design_says_through_the_door(operator: Ask) -> None:
     for before, after in product(STORED, TASK_STATUSES):
-        workflow, found = planned(operator, task("a"))
+        workflow, found = plan_workflow(operator, task("a"))
         move(operator, found["a"], *WAYS[before])
         at, stored = newest(operator), operator("task_get", id=found["a"])
         if (before, after) in TASK_GOES:
@@ -252,17 +261,17 @@ def test_every_step_of_a_task_goes_as_the_design_says_through_the_door(operator:
 
 
 def test_an_end_keeps_its_words(hub: Hub, operator: Ask, clock: Clock) -> None:
-    _, found = planned(operator, task("a"), task("b"))
+    _, found = plan_workflow(operator, task("a"), task("b"))
     clock.advance(1)
     began = clock.now
     for name in "ab":
         move(operator, found[name], "in_progress")
-    before = everything(hub)
+    before = all_rows(hub)
     for status, missing in (("completed", "outcome"), ("failed", "error")):
         for empty in ({}, {missing: ""}):
             with pytest.raises(InvalidInput, match=f"{status} needs an {missing}"):
                 operator("task_update_status", id=found["a"], status=status, outcome_detail={"k": 1}, **empty)
-    assert everything(hub) == before
+    assert all_rows(hub) == before
     clock.advance(1)
     told = {"outcome": "all of it", "outcome_detail": {"k": [1]}}
     assert operator("task_update_status", id=found["a"], status="completed", **told) == {"success": True}
@@ -280,7 +289,7 @@ def test_an_end_keeps_its_words(hub: Hub, operator: Ask, clock: Clock) -> None:
 
 
 def test_a_blocked_task_is_shown_so_and_stored_as_pending(hub: Hub, operator: Ask) -> None:
-    workflow, found = planned(operator, task("a"), task("b", 2), task("c", 2, depends_on=["b"]))
+    workflow, found = plan_workflow(operator, task("a"), task("b", 2), task("c", 2, depends_on=["b"]))
     assert statuses(operator, workflow) == {"a": "pending", "b": "blocked", "c": "blocked"}
     agent = register(operator)
     for name in "bc":
@@ -291,7 +300,7 @@ def test_a_blocked_task_is_shown_so_and_stored_as_pending(hub: Hub, operator: As
 
 
 def test_a_blocked_task_can_be_skipped_and_a_skipped_one_frees_those_that_wait(operator: Ask) -> None:
-    workflow, found = planned(
+    workflow, found = plan_workflow(
         operator,
         task("a", 1),
         task("b", 2, depends_on=["a"]),
@@ -317,15 +326,15 @@ def test_a_blocked_task_can_be_skipped_and_a_skipped_one_frees_those_that_wait(o
 
 
 def test_a_task_without_dependencies_waits_for_every_lower_sequence(operator: Ask) -> None:
-    workflow, found = planned(operator, task("a", -5), task("b", -5), task("c", 0), task("d", 10), task("e", 10))
+    workflow, found = plan_workflow(operator, task("a", -5), task("b", -5), task("c", 0), task("d", 10), task("e", 10))
     for name, waiting in (("a", "cde"), ("b", "de"), ("c", ""), ("d", ""), ("e", "")):
         assert statuses(operator, workflow)[name] == "pending"
         finish(operator, found[name])
-        assert {one["name"] for one in listed(operator, workflow, status=["blocked"])} == set(waiting)
+        assert {one["name"] for one in list_tasks(operator, workflow, status=["blocked"])} == set(waiting)
 
 
 def test_a_failed_task_still_holds_back_what_waits_for_it(operator: Ask) -> None:
-    workflow, found = planned(operator, task("a"), task("b", depends_on=["a"]), task("c", 2))
+    workflow, found = plan_workflow(operator, task("a"), task("b", depends_on=["a"]), task("c", 2))
     move(operator, found["a"], "in_progress", "failed")
     assert statuses(operator, workflow) == {"a": "failed", "b": "blocked", "c": "blocked"}
     move(operator, found["a"], "in_progress", "completed")
@@ -333,7 +342,7 @@ def test_a_failed_task_still_holds_back_what_waits_for_it(operator: Ask) -> None
 
 
 def test_an_agent_that_begins_a_free_task_holds_it_and_an_end_lets_go(hub: Hub, operator: Ask) -> None:
-    _, found = planned(operator, task("a"), task("b"))
+    _, found = plan_workflow(operator, task("a"), task("b"))
     ada, bob = Agent(hub, "ada"), Agent(hub, "bob")
     move(ada.call, found["a"], "planning")
     kept = operator("task_get", id=found["a"])
@@ -366,7 +375,7 @@ def test_an_agent_that_begins_a_free_task_holds_it_and_an_end_lets_go(hub: Hub, 
 
 def test_replanning_keeps_the_old_plan_as_a_checkpoint_and_begins_anew(operator: Ask) -> None:
     for before in ("planning", "in_progress", "paused", "failed"):
-        _, found = planned(operator, task("a"))
+        _, found = plan_workflow(operator, task("a"))
         operator("task_set_plan", id=found["a"], plan=HOW | {"context_needed": ["c"]}, context={"k": 1})
         move(operator, found["a"], *WAYS[before])
         at = newest(operator)
@@ -388,18 +397,18 @@ def test_replanning_keeps_the_old_plan_as_a_checkpoint_and_begins_anew(operator:
 
 def test_only_what_was_begun_or_failed_is_planned_anew(hub: Hub, operator: Ask) -> None:
     for status in ("pending", "completed", "skipped"):
-        _, found = planned(operator, task("a"))
+        _, found = plan_workflow(operator, task("a"))
         move(operator, found["a"], *WAYS[status])
-        before = everything(hub)
+        before = all_rows(hub)
         assert code_of(operator, "task_replan", id=found["a"], reason="r", new_plan=HOW) == "INVALID_TRANSITION"
-        assert everything(hub) == before
+        assert all_rows(hub) == before
     for wrong in ({"reason": ""}, {"new_plan": {"approach": "x"}}, {"new_plan": HOW | {"context_needed": []}}):
         told = {"id": found["a"], "reason": "r", "new_plan": HOW} | wrong
         assert code_of(operator, "task_replan", **told) == "INVALID_INPUT"
 
 
 def test_a_holder_that_replans_keeps_the_task(hub: Hub, operator: Ask) -> None:
-    _, found = planned(operator, task("a"))
+    _, found = plan_workflow(operator, task("a"))
     ada = Agent(hub)
     move(ada.call, found["a"], "in_progress")
     ada.call("task_replan", id=found["a"], reason="r", new_plan=HOW)
@@ -468,13 +477,13 @@ def test_checkpoints_are_listed_by_type_number_and_limit(operator: Ask, one: str
 
 def test_a_checkpoint_can_be_noted_whatever_the_status_of_the_task(operator: Ask) -> None:
     for way in WAYS.values():
-        _, found = planned(operator, task("a"))
+        _, found = plan_workflow(operator, task("a"))
         move(operator, found["a"], *way)
         assert operator("checkpoint_add", task_id=found["a"], type="progress", summary="s")["sequence"] == 1
 
 
 def test_a_checkpoint_that_is_refused_takes_no_number(hub: Hub, operator: Ask, one: str) -> None:
-    before = everything(hub)
+    before = all_rows(hub)
     for wrong in (
         {"summary": ""},
         {"summary": "x" * 100_001},
@@ -486,7 +495,7 @@ def test_a_checkpoint_that_is_refused_takes_no_number(hub: Hub, operator: Ask, o
     ):
         told = {"task_id": one, "type": "progress", "summary": "s"} | wrong
         assert code_of(operator, "checkpoint_add", **told) == "INVALID_INPUT"
-    assert everything(hub) == before
+    assert all_rows(hub) == before
     assert operator("checkpoint_add", task_id=one, type="progress", summary="s")["sequence"] == 1
 
 
@@ -496,7 +505,7 @@ def test_a_checkpoint_that_is_refused_takes_no_number(hub: Hub, operator: Ask, o
 def test_text_read_gives_piece_by_piece_what_an_answer_left_out(operator: Ask) -> None:
     text = "".join(f'"{number}"\n漢😀\x01' for number in range(9_000))[:99_000]
     cargo = {"text": "é" * 20_000, "list": list(range(3000))}
-    workflow, found = planned(operator, task("a") | {"description": text}, source_content=text * 5)
+    workflow, found = plan_workflow(operator, task("a") | {"description": text}, source_content=text * 5)
     one = found["a"]
     operator("task_set_plan", id=one, plan=HOW | {"steps": ["x" * 50_000]}, context=cargo)
     move(operator, one, "in_progress")
@@ -547,7 +556,7 @@ def test_a_message_can_be_read_on(operator: Ask) -> None:
 
 
 def test_every_change_of_a_task_writes_its_events_and_nothing_else_does(hub: Hub, operator: Ask) -> None:
-    workflow, found = planned(operator, task("a"))
+    workflow, found = plan_workflow(operator, task("a"))
     ada = Agent(hub)
     a = found["a"]
     steps: list[tuple[str, dict[str, Any], list[tuple[str, str | None, str | None]]]] = [
@@ -617,5 +626,5 @@ def test_unknown_ids_are_not_found(operator: Ask) -> None:
     with pytest.raises(NotFound, match="there is no agent 'ag_no'"):
         operator("task_get_available", agent_id="ag_no")
     with pytest.raises(InvalidState):
-        _, found = planned(operator, task("a"))
+        _, found = plan_workflow(operator, task("a"))
         operator("task_release", task_id=found["a"], agent_id=register(operator))

@@ -13,17 +13,17 @@ from crewhall.app import Hub, Origin
 from crewhall.errors import Conflict, InvalidInput, InvalidState, LimitExceeded, NotFound
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Clock
-from tests.families.work.halls import (
+from tests.families.work.workflows import (
     Ask,
+    all_rows,
     code_of,
     events,
-    everything,
     finish,
     ids,
-    listed,
+    list_tasks,
     new_workflow,
     newest,
-    planned,
+    plan_workflow,
     sql,
     task,
 )
@@ -44,20 +44,20 @@ words = st.lists(
 ).map("".join)
 
 
-def made(ask: Ask, *tasks: dict[str, Any], name: str = "t", **more: Any) -> str:
+def make_template(ask: Ask, *tasks: dict[str, Any], name: str = "t", **more: Any) -> str:
     """A template by a definition; its id."""
     found: str = ask("template_create", name=name, template={"tasks": list(tasks) or [task("a")]} | more)["id"]
     return found
 
 
-def applied(ask: Ask, template: str, /, **variables: str) -> str:
+def apply_template(ask: Ask, template: str, /, **variables: str) -> str:
     found: str = ask("template_apply", template_id=template, workflow_name="w", variables=variables)["workflow_id"]
     return found
 
 
 def shape(ask: Ask, workflow: str) -> tuple[Any, list[dict[str, Any]]]:
     """A workflow's plan, and its tasks as they were planned."""
-    tasks = [ask("task_get", id=one["id"]) for one in listed(ask, workflow)]
+    tasks = [ask("task_get", id=one["id"]) for one in list_tasks(ask, workflow)]
     return ask("workflow_get", id=workflow)["plan"], [{name: one[name] for name in PLANNED} for one in tasks]
 
 
@@ -89,10 +89,10 @@ def test_a_workflow_made_into_a_template_comes_back_as_it_was(hub: Hub, operator
         ("r", False, "{{r}}"),
         ("x", False, "{{x}}"),
     ]
-    copy = applied(operator, template)
+    copy = apply_template(operator, template)
     assert shape(operator, copy) == shape(operator, source)
-    assert [one["name"] for one in listed(operator, copy)] == [one["name"] for one in listed(operator, source)]
-    other = shape(operator, applied(operator, template, x="1", r="2"))
+    assert [one["name"] for one in list_tasks(operator, copy)] == [one["name"] for one in list_tasks(operator, source)]
+    other = shape(operator, apply_template(operator, template, x="1", r="2"))
     assert other[0] == plan | {"risks": ["2"]}
     assert other[1][1]["files_likely_affected"] == ["a1", "b/*"] and other[1][2]["depends_on"] == ["late", "early 1"]
 
@@ -116,15 +116,15 @@ def test_any_workflow_comes_back_as_it_was(hub: Hub, operator: Ask, data: st.Dat
     told = {"summary": data.draw(words), "approach": data.draw(words)}
     operator("workflow_set_plan", id=source, plan=told | {"tasks": tasks})
     template = operator("template_create", name="t", from_workflow_id=source)["id"]
-    assert shape(operator, applied(operator, template)) == shape(operator, source)
+    assert shape(operator, apply_template(operator, template)) == shape(operator, source)
 
 
 def test_a_workflow_in_any_status_can_be_a_template_and_its_copy_begins_anew(operator: Ask) -> None:
-    source, task_ids = planned(operator, task("a"), task("b", depends_on=["a"]))
+    source, task_ids = plan_workflow(operator, task("a"), task("b", depends_on=["a"]))
     finish(operator, task_ids["a"], task_ids["b"])
     for step in ("completed", None):
         template = operator("template_create", name="t", from_workflow_id=source)["id"]
-        copy = operator("workflow_get", id=applied(operator, template), include_tasks=True)
+        copy = operator("workflow_get", id=apply_template(operator, template), include_tasks=True)
         assert (copy["status"], copy["finished_count"]) == ("ready", 0)
         assert [one["status"] for one in copy["tasks"]] == ["pending", "blocked"]
         if step:
@@ -133,12 +133,12 @@ def test_a_workflow_in_any_status_can_be_a_template_and_its_copy_begins_anew(ope
 
 def test_a_workflow_that_cannot_be_a_template_is_refused(hub: Hub, operator: Ask) -> None:
     unplanned = new_workflow(operator)
-    grown, task_ids = planned(operator, task("a", 2))
+    grown, task_ids = plan_workflow(operator, task("a", 2))
     finish(operator, task_ids["a"])
     operator("workflow_add_tasks", id=grown, tasks=[task("b", 1, depends_on=["a"])])
-    empty, task_ids = planned(operator, task("a"))
+    empty, task_ids = plan_workflow(operator, task("a"))
     operator("workflow_remove_task", id=empty, task_id=task_ids["a"])
-    before = everything(hub)
+    before = all_rows(hub)
     with pytest.raises(InvalidState, match=f"{unplanned} has no plan"):
         operator("template_create", name="t", from_workflow_id=unplanned)
     with pytest.raises(InvalidState, match=f"{empty} has no tasks"):
@@ -147,7 +147,7 @@ def test_a_workflow_that_cannot_be_a_template_is_refused(hub: Hub, operator: Ask
         operator("template_create", name="t", from_workflow_id=grown)
     with pytest.raises(NotFound, match="no workflow 'wf_no'"):
         operator("template_create", name="t", from_workflow_id="wf_no")
-    assert everything(hub) == before
+    assert all_rows(hub) == before
 
 
 def test_a_workflow_that_is_too_large_for_a_template_is_refused(make_hub: Callable[..., Hub]) -> None:
@@ -156,12 +156,12 @@ def test_a_workflow_that_is_too_large_for_a_template_is_refused(make_hub: Callab
     def ask(tool: str, /, **arguments: Any) -> dict[str, Any]:
         return hub.call(tool, arguments, OPERATOR)
 
-    source, _ = planned(ask, task("a"))
+    source, _ = plan_workflow(ask, task("a"))
     many = [task(f"{number}") | {"description": "x" * 99_000} for number in range(43)]
     ask("workflow_add_tasks", id=source, tasks=many)
     with pytest.raises(LimitExceeded, match=f"{source} have 4257169 "):
         ask("template_create", name="t", from_workflow_id=source)
-    source, _ = planned(ask, *(task(f"{number}") | {"description": "漢" * 99_000} for number in range(15)))
+    source, _ = plan_workflow(ask, *(task(f"{number}") | {"description": "漢" * 99_000} for number in range(15)))
     with pytest.raises(LimitExceeded, match="would have 44550"):
         ask("template_create", name="t", from_workflow_id=source)
 
@@ -170,7 +170,7 @@ def test_a_workflow_that_is_too_large_for_a_template_is_refused(make_hub: Callab
 
 
 def test_a_template_by_a_definition_makes_workflows_with_values(hub: Hub, operator: Ask, clock: Clock) -> None:
-    template = made(operator, *TASKS, name="ship")
+    template = make_template(operator, *TASKS, name="ship")
     clock.advance(5)
     before = newest(operator)
     given = {"service": "api {{how}}", "how": "x" * 300}
@@ -234,7 +234,7 @@ def test_the_plans_summary_is_the_templates_or_its_description_or_its_name(
 ) -> None:
     definition = {"tasks": [task("{{x}}")]} | more
     template = operator("template_create", name="t", description=description, template=definition)["id"]
-    plan = operator("workflow_get", id=applied(operator, template, x="1"))["plan"]
+    plan = operator("workflow_get", id=apply_template(operator, template, x="1"))["plan"]
     assert (plan["summary"], plan["approach"]) == expected
 
 
@@ -245,20 +245,20 @@ def test_declared_variables_have_defaults_or_must_be_given(hub: Hub, operator: A
         {"name": "else", "description": "", "required": False, "default": "d"},
         {"name": "unused", "description": "", "required": False, "default": None},
     ]
-    template = made(operator, task("{{must}}|{{may}}|{{else}}"), variables=variables)
+    template = make_template(operator, task("{{must}}|{{may}}|{{else}}"), variables=variables)
     shown = operator("template_get", id=template)["variables"]
     assert [{name: one[name] for name in variables[0]} for one in shown] == [{"default": None} | v for v in variables]
-    before = everything(hub)
+    before = all_rows(hub)
     with pytest.raises(InvalidInput, match=r"must be given: must$"):
-        applied(operator, template, may="1")
+        apply_template(operator, template, may="1")
     with pytest.raises(InvalidInput, match=r"no variable 'mst'$") as refused:
-        applied(operator, template, mst="1")
+        apply_template(operator, template, mst="1")
     assert refused.value.hint == "Its variables are must, may, else, unused."
-    assert everything(hub) == before
-    assert list(ids(operator, applied(operator, template, must="1"))) == ["1||d"]
-    assert list(ids(operator, applied(operator, template, must="", may="2", **{"else": ""}))) == ["|2|"]
+    assert all_rows(hub) == before
+    assert list(ids(operator, apply_template(operator, template, must="1"))) == ["1||d"]
+    assert list(ids(operator, apply_template(operator, template, must="", may="2", **{"else": ""}))) == ["|2|"]
     with pytest.raises(InvalidInput, match=r"must be given: service, how$"):
-        operator("template_apply", template_id=made(operator, *TASKS), workflow_name="w")
+        operator("template_apply", template_id=make_template(operator, *TASKS), workflow_name="w")
 
 
 @pytest.mark.parametrize(
@@ -291,14 +291,14 @@ def test_declared_variables_have_defaults_or_must_be_given(hub: Hub, operator: A
 def test_a_definition_that_could_never_be_applied_is_refused(
     common_hub: Hub, common: Ask, definition: dict[str, Any], said: str
 ) -> None:
-    before = everything(common_hub)
+    before = all_rows(common_hub)
     with pytest.raises(InvalidInput, match=said):
         common("template_create", name="t", template=definition)
-    assert everything(common_hub) == before
+    assert all_rows(common_hub) == before
 
 
 def test_a_template_is_made_in_one_way(hub: Hub, operator: Ask) -> None:
-    workflow, _ = planned(operator, task("a"))
+    workflow, _ = plan_workflow(operator, task("a"))
     both = {"from_workflow_id": workflow, "template": {"tasks": [task("a")]}}
     for arguments in ({}, both):
         with pytest.raises(InvalidInput, match="either from_workflow_id or by a template definition"):
@@ -330,11 +330,11 @@ def test_too_many_dependencies_are_refused_when_the_template_is_made(make_hub: C
 def test_values_that_make_no_plan_are_refused_and_nothing_is_made(
     common_hub: Hub, common: Ask, tasks: list[dict[str, Any]], values: dict[str, Any], said: str
 ) -> None:
-    template = made(common, *tasks)
-    before = everything(common_hub)
+    template = make_template(common, *tasks)
+    before = all_rows(common_hub)
     with pytest.raises(InvalidInput, match=said):
-        applied(common, template, **values)
-    assert everything(common_hub) == before
+        apply_template(common, template, **values)
+    assert all_rows(common_hub) == before
 
 
 def test_a_template_that_would_blow_up_is_refused_before_it_does(make_hub: Callable[..., Hub]) -> None:
@@ -344,13 +344,13 @@ def test_a_template_that_would_blow_up_is_refused_before_it_does(make_hub: Calla
         return hub.call(tool, arguments, OPERATOR)
 
     bomb = [task(f"{number}") | {"description": "{{x}}" * 19_000} for number in range(size(4, 40))]
-    template = made(ask, *bomb)
+    template = make_template(ask, *bomb)
     began = time.monotonic()
     with pytest.raises(LimitExceeded, match="would have 760000"):
-        applied(ask, template, x="漢" * 3_333 + "x")
+        apply_template(ask, template, x="漢" * 3_333 + "x")
     assert time.monotonic() - began < 5
     assert ask("workflow_list")["total"] == 0
-    assert applied(ask, template, x="")
+    assert apply_template(ask, template, x="")
 
 
 # Listing and reading
@@ -360,7 +360,7 @@ def test_templates_are_listed_the_newest_first_with_what_they_take(operator: Ask
     assert operator("template_list") == {"templates": [], "total": 0, "next_offset": None}
     for number in range(25):
         clock.advance(1)
-        made(operator, task("a {{v}}"), task("b"), name=f"n{number}")
+        make_template(operator, task("a {{v}}"), task("b"), name=f"n{number}")
     page = operator("template_list")
     assert [one["name"] for one in page["templates"]] == [f"n{number}" for number in range(24, 4, -1)]
     assert (page["total"], page["next_offset"]) == (25, 20)
@@ -383,7 +383,7 @@ def test_templates_are_listed_the_newest_first_with_what_they_take(operator: Ask
 
 def test_a_template_shows_its_plan_and_what_does_not_fit_is_read_on(operator: Ask) -> None:
     told = {"summary": "s", "approach": "a"}
-    small = operator("template_get", id=made(operator, *TASKS, **told))
+    small = operator("template_get", id=make_template(operator, *TASKS, **told))
     assert small["tasks"][1] == {
         "name": "test",
         "description": "{{ how }}",
@@ -448,13 +448,13 @@ def test_a_template_of_ten_thousand_tasks_is_applied(make_hub: Callable[..., Hub
     tasks = [
         task(f"{{{{x}}}}{n}", n // 100, depends_on=[f"{{{{x}}}}{n - 100}"] if n >= 100 else []) for n in range(many)
     ]
-    template = made(ask, *tasks)
+    template = make_template(ask, *tasks)
     assert bytes_of(ask("template_get", id=template)) < 30_000
-    workflow = applied(ask, template, x="名")
+    workflow = apply_template(ask, template, x="名")
     shown = ask("workflow_progress", workflow_id=workflow)
     assert (shown["total_tasks"], shown["blocked_total"]) == (many, many - 100)
     again = ask("template_create", name="t", from_workflow_id=workflow)["id"]
-    copy = applied(ask, again)
+    copy = apply_template(ask, again)
     columns = "name, description, sequence, place, dependency_count, waits_for, tail"
     text = f"SELECT {columns} FROM task WHERE workflow_id = :id ORDER BY place"
     assert sql(hub, text, id=copy) == sql(hub, text, id=workflow)
@@ -479,7 +479,7 @@ def test_a_worker_may_list_and_apply_and_a_repeat_with_its_key_makes_one(hub: Hu
 
 
 def test_the_repository_is_the_clients_directory_when_left_out(hub: Hub, operator: Ask) -> None:
-    told = {"template_id": made(operator), "workflow_name": "w"}
+    told = {"template_id": make_template(operator), "workflow_name": "w"}
     here = Origin(directory="/home/ada/app")
     workflow = hub.call("template_apply", told, OPERATOR, origin=here)["workflow_id"]
     kept = operator("workflow_get", id=workflow)
@@ -494,7 +494,7 @@ def test_the_repository_is_the_clients_directory_when_left_out(hub: Hub, operato
 
 
 def test_what_is_no_template_is_not_found(hub: Hub, operator: Ask) -> None:
-    before = everything(hub)
+    before = all_rows(hub)
     for tool, more in (("template_get", {"id": "tp_no"}), ("template_apply", {"template_id": "tp_no"})):
         with pytest.raises(NotFound, match="no template 'tp_no'") as refused:
             operator(tool, **more | ({"workflow_name": "w"} if tool == "template_apply" else {}))
@@ -503,13 +503,13 @@ def test_what_is_no_template_is_not_found(hub: Hub, operator: Ask) -> None:
     assert (
         code_of(operator, "template_apply", template_id="t", workflow_name="w", max_parallel_tasks=0) == "INVALID_INPUT"
     )
-    assert everything(hub) == before
+    assert all_rows(hub) == before
 
 
 def test_ids_of_templates_are_suggested_by_id_and_by_name(hub: Hub, operator: Ask, clock: Clock) -> None:
-    first = made(operator, name="ship it")
+    first = make_template(operator, name="ship it")
     clock.advance(1)
-    second = made(operator, name="sink it")
+    second = make_template(operator, name="sink it")
     tool = hub.registry.find("template_apply")
     _, query = tool.suggestions("template_id")
     assert query is not None

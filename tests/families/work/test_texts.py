@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewhall.bounded import CARGO_BYTES, _share, cut, fitting, short_list, stored
+from crewhall.bounded import CARGO_BYTES, cut, fair_share, json_text, short_list, take_fitting
 from crewhall.errors import InvalidInput
 from crewhall.families.work.repository.model import Repository
 
@@ -40,7 +40,7 @@ def test_a_cut_wastes_little_of_its_bytes(text: str, each: int) -> None:
 @given(st.lists(texts, max_size=5), st.lists(cargo, max_size=3), st.integers(0, 1500))
 def test_all_texts_of_a_thing_stay_within_its_total(words: list[str], things: list[Any], total: int) -> None:
     fields: dict[str, Any] = {f"t{n}": text for n, text in enumerate(words)}
-    fields |= {f"c{n}": stored("c", thing) for n, thing in enumerate(things)} | {"none": None}
+    fields |= {f"c{n}": json_text("c", thing) for n, thing in enumerate(things)} | {"none": None}
     out = cut(
         fields, [f"t{n}" for n in range(len(words))], [*(f"c{n}" for n in range(len(things))), "none"], total=total
     )
@@ -69,7 +69,7 @@ def test_a_list_of_texts_is_cut_to_its_bytes_and_what_is_missing_is_counted(word
 
 
 def test_an_object_is_measured_as_it_is_sent() -> None:
-    numbers = stored("c", {"n": [1] * 3_000})
+    numbers = json_text("c", {"n": [1] * 3_000})
     out = cut({"c": numbers}, (), ("c",), total=7_000)
     assert out["c"] is None and out["left_out"] == {"c": len(numbers)}
     assert size(cut({"c": numbers}, (), ("c",), total=10_000)["c"]) <= 10_000
@@ -77,7 +77,7 @@ def test_an_object_is_measured_as_it_is_sent() -> None:
 
 @given(st.lists(st.integers(0, 1000), max_size=8), st.integers(0, 3000))
 def test_long_ones_share_what_short_ones_leave(sizes: list[int], total: int) -> None:
-    limit = _share(sizes, total)
+    limit = fair_share(sizes, total)
     spent = sum(min(one, limit) for one in sizes)
     assert spent <= total
     if sum(sizes) > total:
@@ -89,7 +89,7 @@ def test_long_ones_share_what_short_ones_leave(sizes: list[int], total: int) -> 
 @given(st.lists(st.integers(0, 300), max_size=20), st.integers(1, 2000))
 def test_as_many_items_fit_as_fit_and_one_at_least(lengths: list[int], most: int) -> None:
     items = [Repository(id='"', path="/" + "漢" * n, name="\x01", created_at=0, updated_at=0) for n in lengths]
-    kept = fitting(items, most)
+    kept = take_fitting(items, most)
     assert kept == items[: len(kept)] and (kept or not items)
 
     def whole(count: int) -> int:
@@ -100,13 +100,13 @@ def test_as_many_items_fit_as_fit_and_one_at_least(lengths: list[int], most: int
 
 
 def test_an_object_is_kept_within_its_bytes_not_its_letters() -> None:
-    assert stored("plan", {"a": "é", "b": [1]}) == '{"a":"é","b":[1]}'
-    stored("plan", {"a": "x" * (CARGO_BYTES - 8)})
+    assert json_text("plan", {"a": "é", "b": [1]}) == '{"a":"é","b":[1]}'
+    json_text("plan", {"a": "x" * (CARGO_BYTES - 8)})
     for text in ("x" * (CARGO_BYTES - 7), "漢" * (CARGO_BYTES // 3)):
         with pytest.raises(InvalidInput, match=f"plan is .* bytes of JSON, and {CARGO_BYTES} are allowed"):
-            stored("plan", {"a": text})
+            json_text("plan", {"a": text})
 
 
 @given(cargo)
 def test_what_is_stored_comes_back_as_it_was(thing: dict[str, Any]) -> None:
-    assert cut({"c": stored("c", thing)}, (), ("c",), each=10**9) == {"c": thing, "left_out": None}
+    assert cut({"c": json_text("c", thing)}, (), ("c",), each=10**9) == {"c": thing, "left_out": None}

@@ -115,15 +115,15 @@ def test_agents_are_listed_by_status_role_and_runtime(operator: Ask, clock: Cloc
         names[number] = operator("agent_register", name=f"a{number}", runtime=runtime, role=role)["id"]
     operator("agent_unregister", id=names[2])
 
-    def listed(**more: Any) -> list[str]:
+    def agent_names(**more: Any) -> list[str]:
         return [agent["name"] for agent in operator("agent_list", **more)["agents"]]
 
-    assert listed() == ["a0", "a1", "a2"]
-    assert listed(status=["offline"]) == ["a2"]
-    assert listed(status=["online", "busy"]) == ["a0", "a1"]
-    assert listed(role="worker") == ["a0", "a2"]
-    assert listed(runtime="codex", role="coordinator") == ["a1"]
-    assert listed(status=[]) == ["a0", "a1", "a2"]
+    assert agent_names() == ["a0", "a1", "a2"]
+    assert agent_names(status=["offline"]) == ["a2"]
+    assert agent_names(status=["online", "busy"]) == ["a0", "a1"]
+    assert agent_names(role="worker") == ["a0", "a2"]
+    assert agent_names(runtime="codex", role="coordinator") == ["a1"]
+    assert agent_names(status=[]) == ["a0", "a1", "a2"]
 
 
 def test_a_list_is_paged_with_a_total(operator: Ask, clock: Clock) -> None:
@@ -293,7 +293,7 @@ def test_calls_are_listed_newest_first_by_tool_actor_and_outcome(hub: Hub, opera
     with pytest.raises(NotFound):
         operator("agent_update", id="ag_nobody")
 
-    def told(**more: Any) -> list[tuple[str, str, bool, str | None]]:
+    def logged_calls(**more: Any) -> list[tuple[str, str, bool, str | None]]:
         listed = operator("call_list", **({"limit": 500} | more))["calls"]
         return [
             (one["tool"], one["actor"], one["success"], one["error"]) for one in listed if one["tool"] != "call_list"
@@ -301,11 +301,11 @@ def test_calls_are_listed_newest_first_by_tool_actor_and_outcome(hub: Hub, opera
 
     failed = ("agent_update", "operator", False, "NOT_FOUND")
     hub.calls.close()  # it writes now what it would write in half a second
-    assert told(success=False) == [failed]
+    assert logged_calls(success=False) == [failed]
     beat = ("agent_heartbeat", ada.id, True, None)
-    assert told() == [failed, beat, beat, ("agent_token_create", "operator", True, None)]
-    assert told(tool="agent_heartbeat") == told(actor=ada.id) == [beat, beat]
-    assert told(success=True, limit=1, actor=ada.id) == [beat]
+    assert logged_calls() == [failed, beat, beat, ("agent_token_create", "operator", True, None)]
+    assert logged_calls(tool="agent_heartbeat") == logged_calls(actor=ada.id) == [beat, beat]
+    assert logged_calls(success=True, limit=1, actor=ada.id) == [beat]
 
 
 def test_a_name_that_is_taken_gets_no_second_agent_by_a_token(operator: Ask) -> None:

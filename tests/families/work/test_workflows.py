@@ -13,27 +13,27 @@ from crewhall.errors import InvalidInput, InvalidState, InvalidTransition, Limit
 from crewhall.families.work.workflow.model import SourceType, WorkflowStatus
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Clock
-from tests.families.work.halls import (
+from tests.families.work.test_rules_task import WORKFLOW_GOES
+from tests.families.work.workflows import (
     HOW,
     PLAN,
     Ask,
+    all_rows,
     code_of,
     events,
-    everything,
     finish,
     ids,
     let_lapse,
-    listed,
+    list_tasks,
     move,
     new_workflow,
     newest,
-    planned,
+    plan_workflow,
     register,
     sql,
     statuses,
     task,
 )
-from tests.families.work.test_rules_task import WORKFLOW_GOES
 
 STATUSES: tuple[str, ...] = get_args(WorkflowStatus)
 WAYS = {  # how a workflow with one finished task comes to be in a status
@@ -120,7 +120,7 @@ def test_the_longest_path_is_kept_and_found_again(operator: Ask) -> None:
 
 
 def test_a_workflow_shows_its_tasks_when_asked_in_short_or_in_full(operator: Ask) -> None:
-    workflow, task_ids = planned(operator, task("a"), task("b", depends_on=["a"], files_likely_affected=["x.py"]))
+    workflow, task_ids = plan_workflow(operator, task("a"), task("b", depends_on=["a"], files_likely_affected=["x.py"]))
     assert operator("workflow_get", id=workflow)["tasks"] is None
     assert operator("workflow_get", id=workflow, include_task_summaries=False)["tasks"] is None
     short = operator("workflow_get", id=workflow, include_tasks=True)["tasks"]
@@ -174,7 +174,7 @@ def test_a_plan_makes_all_its_tasks_and_the_workflow_ready(operator: Ask, clock:
     kept = operator("workflow_get", id=workflow)
     assert kept["plan"] == PLAN | more and kept["status"] == "ready" and kept["task_count"] == 4
     assert kept["updated_at"] == clock.now
-    order = listed(operator, workflow)
+    order = list_tasks(operator, workflow)
     assert [(one["name"], one["sequence"]) for one in order] == [
         ("early", -3),
         ("late", 7),
@@ -212,52 +212,54 @@ def test_a_plan_that_cannot_be_followed_is_refused_whole(
     hub: Hub, operator: Ask, tasks: list[dict[str, Any]], said: str
 ) -> None:
     workflow = new_workflow(operator)
-    before = everything(hub)
+    before = all_rows(hub)
     with pytest.raises(InvalidInput, match=said):
         operator("workflow_set_plan", id=workflow, plan=PLAN | {"tasks": tasks})
-    assert everything(hub) == before
+    assert all_rows(hub) == before
 
 
 def test_a_plan_is_set_while_planning_alone(hub: Hub, operator: Ask) -> None:
     for status, way in WAYS.items():
-        workflow, task_ids = planned(operator, task("a")) if status != "planning" else (new_workflow(operator), {})
+        workflow, task_ids = (
+            plan_workflow(operator, task("a")) if status != "planning" else (new_workflow(operator), {})
+        )
         if "completed" in way:
             finish(operator, task_ids["a"])
         for step in way[1:] if "completed" in way else way:
             operator("workflow_update_status", id=workflow, status=step)
         assert operator("workflow_get", id=workflow)["status"] == status
-        before = everything(hub)
+        before = all_rows(hub)
         plan = PLAN | {"tasks": [task("b")]}
         if status == "planning":
             operator("workflow_set_plan", id=workflow, plan=plan)
         else:
             with pytest.raises(InvalidState, match=f"is {status}, and a plan is set while it is planning"):
                 operator("workflow_set_plan", id=workflow, plan=plan)
-            assert everything(hub) == before
+            assert all_rows(hub) == before
 
 
 def test_names_are_the_workflows_own(operator: Ask) -> None:
-    planned(operator, task("a"))
-    workflow, _ = planned(operator, task("a"), task("A"), task("a "))
+    plan_workflow(operator, task("a"))
+    workflow, _ = plan_workflow(operator, task("a"), task("A"), task("a "))
     assert set(statuses(operator, workflow)) == {"a", "A", "a "}
-    planned(operator, task("b"))
+    plan_workflow(operator, task("b"))
     with pytest.raises(InvalidInput, match="not in the plan"):
-        planned(operator, task("c", depends_on=["b"]))
+        plan_workflow(operator, task("c", depends_on=["b"]))
 
 
 def test_the_plans_own_words_are_bounded_and_a_workflows_tasks_too(hub: Hub, operator: Ask) -> None:
     workflow = new_workflow(operator)
-    before = everything(hub)
+    before = all_rows(hub)
     with pytest.raises(InvalidInput, match=r"plan is .* bytes of JSON, and 64000 are allowed"):
         operator("workflow_set_plan", id=workflow, plan=PLAN | {"summary": "漢" * 30_000, "tasks": [task("a")]})
-    assert everything(hub) == before
+    assert all_rows(hub) == before
 
 
 # Changing the plan
 
 
 def test_tasks_are_added_to_a_plan_with_the_same_checks(hub: Hub, operator: Ask) -> None:
-    workflow, task_ids = planned(operator, task("a", 1), task("b", 2))
+    workflow, task_ids = plan_workflow(operator, task("a", 1), task("b", 2))
     at = newest(operator)
     more = [task("c", 2, depends_on=["a", "d"]), task("d", 3, depends_on=["b"])]
     added = operator("workflow_add_tasks", id=workflow, tasks=more)
@@ -266,7 +268,7 @@ def test_tasks_are_added_to_a_plan_with_the_same_checks(hub: Hub, operator: Ask)
     assert events(operator, at) == [("workflow.tasks_added", None, None)]
     assert statuses(operator, workflow) == {"a": "pending", "b": "blocked", "c": "blocked", "d": "blocked"}
     assert operator("workflow_get", id=workflow)["task_count"] == 4
-    before = everything(hub)
+    before = all_rows(hub)
     for tasks, said in (
         ([task("a")], "two tasks named 'a'"),
         ([task("x"), task("x")], "two tasks named 'x'"),
@@ -278,14 +280,14 @@ def test_tasks_are_added_to_a_plan_with_the_same_checks(hub: Hub, operator: Ask)
     ):
         with pytest.raises(InvalidInput, match=said):
             operator("workflow_add_tasks", id=workflow, tasks=tasks)
-    assert everything(hub) == before
+    assert all_rows(hub) == before
     finish(operator, task_ids["a"])
     operator("workflow_add_tasks", id=workflow, tasks=[task("e", 9, depends_on=["a"])])
     assert statuses(operator, workflow)["e"] == "pending", "what it depends on is finished already"
 
 
 def test_a_task_added_below_holds_back_what_has_not_begun(operator: Ask) -> None:
-    workflow, task_ids = planned(operator, task("a", 5), task("b", 5), task("c", 6, depends_on=["a"]))
+    workflow, task_ids = plan_workflow(operator, task("a", 5), task("b", 5), task("c", 6, depends_on=["a"]))
     move(operator, task_ids["a"], "in_progress")
     operator("workflow_add_tasks", id=workflow, tasks=[task("new", 1)])
     assert statuses(operator, workflow) == {"new": "pending", "a": "in_progress", "b": "blocked", "c": "blocked"}
@@ -297,14 +299,14 @@ def test_a_task_added_below_holds_back_what_has_not_begun(operator: Ask) -> None
 
 
 def test_a_task_is_removed_that_nobody_began_and_nothing_depends_on(hub: Hub, operator: Ask) -> None:
-    workflow, found = planned(
+    workflow, found = plan_workflow(
         operator,
         task("a", 1, required_capabilities=["x"]),
         task("b", 1, parallel_group="g"),
         task("c", 2),
         task("d", 3, depends_on=["c"]),
     )
-    other, _ = planned(operator, task("z"))
+    other, _ = plan_workflow(operator, task("z"))
     at = newest(operator)
     assert operator("workflow_remove_task", id=workflow, task_id=found["a"]) == {"success": True}
     assert events(operator, at) == [("workflow.task_removed", None, None)]
@@ -312,13 +314,13 @@ def test_a_task_is_removed_that_nobody_began_and_nothing_depends_on(hub: Hub, op
     assert set(statuses(operator, workflow)) == {"b", "c", "d"}
     assert operator("workflow_get", id=workflow)["task_count"] == 3
     assert code_of(operator, "task_get", id=found["a"]) == "NOT_FOUND"
-    before = everything(hub)
+    before = all_rows(hub)
     with pytest.raises(InvalidState, match=f"d depends on task {found['c']}"):
         operator("workflow_remove_task", id=workflow, task_id=found["c"])
     for wrong in ({"id": other, "task_id": found["b"]}, {"id": workflow, "task_id": found["a"]}):
         with pytest.raises(NotFound):
             operator("workflow_remove_task", **wrong)
-    assert everything(hub) == before
+    assert all_rows(hub) == before
     agent = register(operator)
     operator("task_claim", task_id=found["b"], agent_id=agent)
     assert code_of(operator, "workflow_remove_task", id=workflow, task_id=found["b"]) == "INVALID_STATE"
@@ -332,7 +334,7 @@ def test_a_task_is_removed_that_nobody_began_and_nothing_depends_on(hub: Hub, op
 
 def test_a_plan_is_changed_while_the_workflow_is_neither_planning_nor_over(hub: Hub, operator: Ask) -> None:
     for status, way in WAYS.items():
-        workflow, task_ids = planned(operator, task("a"), task("b"))
+        workflow, task_ids = plan_workflow(operator, task("a"), task("b"))
         if status == "planning":
             workflow = new_workflow(operator)
         if status == "completed":
@@ -341,11 +343,11 @@ def test_a_plan_is_changed_while_the_workflow_is_neither_planning_nor_over(hub: 
             operator("workflow_update_status", id=workflow, status=step)
         add = {"id": workflow, "tasks": [task("c")]}
         if status in ("planning", "completed", "abandoned"):
-            before = everything(hub)
+            before = all_rows(hub)
             assert code_of(operator, "workflow_add_tasks", **add) == "INVALID_STATE"
             gone = task_ids["b"]
             assert code_of(operator, "workflow_remove_task", id=workflow, task_id=gone) == "INVALID_STATE"
-            assert everything(hub) == before
+            assert all_rows(hub) == before
         else:
             operator("workflow_add_tasks", **add)
             operator("workflow_remove_task", id=workflow, task_id=task_ids["b"])
@@ -358,7 +360,7 @@ def test_a_workflow_holds_twenty_thousand_tasks_at_most(make_hub: Callable[..., 
     def ask(tool: str, /, **arguments: Any) -> dict[str, Any]:
         return hub.call(tool, arguments, OPERATOR)
 
-    workflow, _ = planned(ask, task("a"))
+    workflow, _ = plan_workflow(ask, task("a"))
     before = newest(ask)
     with pytest.raises(LimitExceeded, match="would have 20001 tasks, and 20000 are allowed"):
         ask("workflow_add_tasks", id=workflow, tasks=[task(f"t{number}") for number in range(20_000)])
@@ -370,7 +372,9 @@ def test_a_workflow_holds_twenty_thousand_tasks_at_most(make_hub: Callable[..., 
 
 def test_every_step_of_a_workflow_goes_as_the_design_says_through_the_door(operator: Ask) -> None:
     for before, after in product(STATUSES, STATUSES):
-        workflow, task_ids = planned(operator, task("a")) if before != "planning" else (new_workflow(operator), {})
+        workflow, task_ids = (
+            plan_workflow(operator, task("a")) if before != "planning" else (new_workflow(operator), {})
+        )
         way = WAYS[before]
         if "completed" in (*way, after) and task_ids and before != "abandoned":
             if before in ("ready",):
@@ -397,7 +401,7 @@ def test_every_step_of_a_workflow_goes_as_the_design_says_through_the_door(opera
 
 
 def test_a_workflow_notes_when_it_began_and_when_it_was_over(operator: Ask, clock: Clock) -> None:
-    workflow, task_ids = planned(operator, task("a"))
+    workflow, task_ids = plan_workflow(operator, task("a"))
     clock.advance(1)
     began = clock.now
     operator("task_claim", task_id=task_ids["a"], agent_id=register(operator))
@@ -413,7 +417,7 @@ def test_a_workflow_notes_when_it_began_and_when_it_was_over(operator: Ask, cloc
 
 
 def test_completed_is_refused_while_tasks_are_open(operator: Ask) -> None:
-    workflow, found = planned(operator, task("a"), task("b"), task("c"))
+    workflow, found = plan_workflow(operator, task("a"), task("b"), task("c"))
     move(operator, found["a"], "in_progress", "completed")
     move(operator, found["b"], "in_progress", "failed")
     for said in ("2 of 3 tasks", "1 of 3 tasks"):
@@ -427,13 +431,13 @@ def test_completed_is_refused_while_tasks_are_open(operator: Ask) -> None:
 def test_no_task_of_a_paused_or_failed_workflow_is_begun_and_what_runs_can_end(
     hub: Hub, operator: Ask, status: str
 ) -> None:
-    workflow, found = planned(operator, task("a"), task("b"), task("c"), task("d"))
+    workflow, found = plan_workflow(operator, task("a"), task("b"), task("c"), task("d"))
     ada = Agent(hub)
     ada.call("task_claim", task_id=found["a"])
     move(operator, found["a"], "in_progress")
     move(operator, found["d"], "in_progress", "paused")
     operator("workflow_update_status", id=workflow, status=status)
-    before = everything(hub)
+    before = all_rows(hub)
     assert code_of(operator, "task_claim", task_id=found["b"], agent_id=ada.id) == "INVALID_STATE"
     assert code_of(operator, "task_update_status", id=found["b"], status="in_progress") == "INVALID_STATE"
     assert code_of(ada.call, "task_update_status", id=found["b"], status="planning") == "INVALID_STATE"
@@ -441,7 +445,7 @@ def test_no_task_of_a_paused_or_failed_workflow_is_begun_and_what_runs_can_end(
     assert ada.call("task_get_available")["tasks"] == []
     shown = operator("workflow_next_tasks", workflow_id=workflow)
     assert (shown["workflow_status"], shown["recommended_count"], shown["total"]) == (status, 0, 2)
-    assert everything(hub) == before
+    assert all_rows(hub) == before
     assert ada.call("task_claim", task_id=found["a"])["success"], "what is held stays held"
     move(ada.call, found["a"], "completed")
     move(operator, found["b"], "skipped")
@@ -451,8 +455,8 @@ def test_no_task_of_a_paused_or_failed_workflow_is_begun_and_what_runs_can_end(
 
 
 def test_abandoning_frees_every_claim_and_nothing_can_be_taken_or_moved_after(hub: Hub, operator: Ask) -> None:
-    workflow, found = planned(operator, task("a"), task("b"), task("c"), task("d"))
-    _, others = planned(operator, task("z"))
+    workflow, found = plan_workflow(operator, task("a"), task("b"), task("c"), task("d"))
+    _, others = plan_workflow(operator, task("z"))
     ada, bob = Agent(hub, "ada"), Agent(hub, "bob")
     ada.call("task_claim", task_id=others["z"])
     ada.call("task_claim", task_id=found["a"])
@@ -461,7 +465,7 @@ def test_abandoning_frees_every_claim_and_nothing_can_be_taken_or_moved_after(hu
     move(operator, found["c"], "in_progress")
     at = newest(operator)
     operator("workflow_update_status", id=workflow, status="abandoned", reason="no more")
-    held = {one["name"]: (one["status"], one["claimed_by"]) for one in listed(operator, workflow)}
+    held = {one["name"]: (one["status"], one["claimed_by"]) for one in list_tasks(operator, workflow)}
     assert held["a"] == held["b"] == ("pending", None)
     who = {one["id"]: (one["status"], one["current_task_id"]) for one in operator("agent_list")["agents"]}
     assert who == {ada.id: ("busy", others["z"]), bob.id: ("online", None)}, "ada turns to what she holds elsewhere"
@@ -479,7 +483,7 @@ def test_abandoning_frees_every_claim_and_nothing_can_be_taken_or_moved_after(hu
 
 
 def test_a_lapsed_claim_on_an_abandoned_workflow_does_not_come_back(hub: Hub, operator: Ask, clock: Clock) -> None:
-    workflow, found = planned(operator, task("a"))
+    workflow, found = plan_workflow(operator, task("a"))
     ada = Agent(hub)
     ada.call("task_claim", task_id=found["a"])
     move(ada.call, found["a"], "in_progress")
@@ -494,19 +498,19 @@ def test_a_lapsed_claim_on_an_abandoned_workflow_does_not_come_back(hub: Hub, op
 def test_parallelism_is_set_and_what_is_left_out_stays(operator: Ask) -> None:
     workflow = new_workflow(operator, auto_create_workspaces=True)
 
-    def kept() -> tuple[int, bool]:
+    def parallelism() -> tuple[int, bool]:
         found = operator("workflow_get", id=workflow)
         return found["max_parallel_tasks"], found["auto_create_workspaces"]
 
     at = newest(operator)
     assert operator("workflow_set_parallelism", id=workflow, max_parallel_tasks=5) == {"success": True}
-    assert kept() == (5, True)
+    assert parallelism() == (5, True)
     operator("workflow_set_parallelism", id=workflow, max_parallel_tasks=1000, auto_create_workspaces=False)
-    assert kept() == (1000, False)
+    assert parallelism() == (1000, False)
     assert [what for what, _, _ in events(operator, at)] == ["workflow.parallelism_set"] * 2
     for wrong in (0, -1, 1001, 2.5, "3", True):
         assert code_of(operator, "workflow_set_parallelism", id=workflow, max_parallel_tasks=wrong) == "INVALID_INPUT"
-    assert kept() == (1000, False)
+    assert parallelism() == (1000, False)
 
 
 # Bad input, for all tools of workflows and tasks
@@ -587,11 +591,11 @@ def bad_values(name: str, good: Any) -> list[Any]:
 
 
 def test_bad_input_to_any_tool_is_refused_with_its_code_and_changes_nothing(hub: Hub, operator: Ask) -> None:
-    workflow, found = planned(operator, task("a"), task("b"), task("last"))
+    workflow, found = plan_workflow(operator, task("a"), task("b"), task("last"))
     agent = register(operator)
     operator("task_claim", task_id=found["a"], agent_id=agent)
     real = {"WF": workflow, "NEW": new_workflow(operator), "TK": found["a"], "LAST": found["last"], "AG": agent}
-    before = everything(hub)
+    before = all_rows(hub)
     for tool, arguments in TOOLS.items():
         good = {name: real.get(value, value) if isinstance(value, str) else value for name, value in arguments.items()}
         assert set(good) == set(hub.registry.find(tool).input_schema["properties"]), tool
@@ -608,12 +612,12 @@ def test_bad_input_to_any_tool_is_refused_with_its_code_and_changes_nothing(hub:
                 assert code_of(operator, tool, **asked) == code, (tool, told)
             except pytest.fail.Exception:
                 raise AssertionError(f"{tool} took {told}") from None
-        assert everything(hub) == before, tool
+        assert all_rows(hub) == before, tool
 
 
 def test_words_that_are_no_word_of_an_enum_and_cursors_that_are_none_are_refused(hub: Hub, operator: Ask) -> None:
-    workflow, found = planned(operator, task("a"))
-    before = everything(hub)
+    workflow, found = plan_workflow(operator, task("a"))
+    before = all_rows(hub)
     wrong: list[tuple[str, dict[str, Any]]] = [
         ("workflow_create", {"name": "w", "source_type": "email", "source_content": ""}),
         ("workflow_list", {"status": ["blocked"]}),
@@ -632,14 +636,14 @@ def test_words_that_are_no_word_of_an_enum_and_cursors_that_are_none_are_refused
             wrong.append((tool, {"workflow_id": workflow, "cursor": cursor}))
     for tool, arguments in wrong:
         assert code_of(operator, tool, **arguments) == "INVALID_INPUT", (tool, arguments)
-    assert everything(hub) == before
+    assert all_rows(hub) == before
 
 
 def test_blocked_is_never_set(hub: Hub, operator: Ask) -> None:
-    _, found = planned(operator, task("a"), task("b", 2))
-    before = everything(hub)
+    _, found = plan_workflow(operator, task("a"), task("b", 2))
+    before = all_rows(hub)
     for name in "ab":
         with pytest.raises(InvalidTransition, match="blocked is not set"):
             operator("task_update_status", id=found[name], status="blocked")
-    assert everything(hub) == before
+    assert all_rows(hub) == before
     assert sql(hub, "SELECT DISTINCT status FROM task") == [{"status": "pending"}]

@@ -13,8 +13,8 @@ from crewhall.app import Hub
 from crewhall.identity import OPERATOR
 from crewhall.stop import Stop
 from tests.conftest import Agent
-from tests.families.work.halls import code_of, finish, newest, register, task
-from tests.families.work.repositories import Body, Site, Watch, edited
+from tests.families.work.repositories import Body, GitWatch, WorkspaceSite, edit
+from tests.families.work.workflows import code_of, finish, newest, register, task
 from tests.outside.repos import change, commit, fingerprint, git
 
 pytestmark = pytest.mark.slow
@@ -25,16 +25,11 @@ on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
-def site(hub: Hub, tmp_path: Path) -> Site:
-    return Site(hub, tmp_path / "shop", files=12)
+def site(hub: Hub, tmp_path: Path) -> WorkspaceSite:
+    return WorkspaceSite(hub, tmp_path / "shop", files=12)
 
 
-@pytest.fixture
-def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watch:
-    return Watch(tmp_path / "bin", monkeypatch)
-
-
-def claim(site: Site, task_id: str, agent: str) -> Body:
+def claim(site: WorkspaceSite, task_id: str, agent: str) -> Body:
     body = site.ask("task_claim", task_id=task_id, agent_id=agent)
     assert body["success"], body
     return body
@@ -43,7 +38,9 @@ def claim(site: Site, task_id: str, agent: str) -> Body:
 # Claims
 
 
-def test_with_the_flag_a_claim_gives_a_worktree_of_its_own_and_again_the_same(site: Site, watch: Watch) -> None:
+def test_with_the_flag_a_claim_gives_a_worktree_of_its_own_and_again_the_same(
+    site: WorkspaceSite, watch: GitWatch
+) -> None:
     _, tasks = site.workflow("Add login", "other", auto_create_workspaces=True)
     ada, bob = register(site.ask, "ada"), register(site.ask, "bob")
     first = claim(site, tasks["Add login"], ada)
@@ -63,7 +60,7 @@ def test_with_the_flag_a_claim_gives_a_worktree_of_its_own_and_again_the_same(si
     assert len(watch.calls("worktree add")) == 2
 
 
-def test_without_the_flag_a_claim_gives_no_worktree_until_it_is_set(site: Site, watch: Watch) -> None:
+def test_without_the_flag_a_claim_gives_no_worktree_until_it_is_set(site: WorkspaceSite, watch: GitWatch) -> None:
     workflow, tasks = site.workflow("one", "two")
     ada = register(site.ask)
     watch.forget()
@@ -77,7 +74,7 @@ def test_without_the_flag_a_claim_gives_no_worktree_until_it_is_set(site: Site, 
     assert claim(site, tasks["one"], ada)["workspace"] is None
 
 
-def test_a_workspace_that_a_task_was_given_is_told_by_its_claim_without_the_flag(site: Site) -> None:
+def test_a_workspace_that_a_task_was_given_is_told_by_its_claim_without_the_flag(site: WorkspaceSite) -> None:
     workflow, tasks = site.workflow("one", "two")
     made = site.workspace(workflow, "shared", task_ids=list(tasks.values()))
     ada = register(site.ask)
@@ -87,7 +84,7 @@ def test_a_workspace_that_a_task_was_given_is_told_by_its_claim_without_the_flag
     assert claim(site, tasks["one"], ada)["workspace"] is None, "one that has ended is no place"
 
 
-def test_a_claim_names_the_unmerged_branches_of_what_the_task_depends_on(site: Site) -> None:
+def test_a_claim_names_the_unmerged_branches_of_what_the_task_depends_on(site: WorkspaceSite) -> None:
     plan = [task("a"), task("b"), task("beside"), task("c", depends_on=["a", "b"])]
     _, tasks = site.workflow(*plan, auto_create_workspaces=True)
     ada = register(site.ask)
@@ -102,7 +99,7 @@ def test_a_claim_names_the_unmerged_branches_of_what_the_task_depends_on(site: S
     assert claim(site, tasks["c"], ada)["workspace"]["merge_first"] == [], "it is done where the other was"
 
 
-def test_a_claim_stands_when_no_worktree_can_be_made_and_says_why(site: Site, tmp_path: Path) -> None:
+def test_a_claim_stands_when_no_worktree_can_be_made_and_says_why(site: WorkspaceSite, tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     (tmp_path / "fresh").mkdir()
     git(tmp_path / "fresh", "init", "-q")
@@ -117,11 +114,13 @@ def test_a_claim_stands_when_no_worktree_can_be_made_and_says_why(site: Site, tm
         workflow, tasks = site.workflow(auto_create_workspaces=True, **{"repository_path": None} | given)
         got = claim(site, tasks["one"], ada)
         assert got["workspace"] is None and why in got["workspace_problem"], where
-        assert site.ask("task_get", id=tasks["one"])["claimed_by"] == ada and site.listed(workflow) == []
+        assert site.ask("task_get", id=tasks["one"])["claimed_by"] == ada and site.workspaces(workflow) == []
 
 
 @on_sqlite
-def test_a_claim_is_told_in_time_when_git_is_slow_and_gets_its_worktree_later(site: Site, watch: Watch) -> None:
+def test_a_claim_is_told_in_time_when_git_is_slow_and_gets_its_worktree_later(
+    site: WorkspaceSite, watch: GitWatch
+) -> None:
     workflow, tasks = site.workflow(auto_create_workspaces=True)
     ada, stop = register(site.ask), Stop(2.0)
     watch.hold_at("worktree add")
@@ -130,14 +129,14 @@ def test_a_claim_is_told_in_time_when_git_is_slow_and_gets_its_worktree_later(si
     watch.wait_until_held()
     assert (got["workspace"], got["claim_epoch"]) == (None, 1) and "task_claim again" in got["workspace_problem"]
     assert site.ask("task_get", id=tasks["one"])["claimed_by"] == ada
-    assert site.listed(workflow) == [] and site.is_as_before()
+    assert site.workspaces(workflow) == [] and site.is_as_before()
     assert claim(site, tasks["one"], ada)["workspace"]["path"] in site.worktrees()
 
 
 @pytest.mark.parametrize("words", ["rev-parse", "worktree add", "worktree list"])
 @on_sqlite
 def test_a_cancel_after_the_claim_is_kept_does_not_say_that_nothing_was_kept(
-    site: Site, watch: Watch, words: str
+    site: WorkspaceSite, watch: GitWatch, words: str
 ) -> None:
     _, tasks = site.workflow(auto_create_workspaces=True)
     ada, stop = register(site.ask), Stop(60)
@@ -155,7 +154,7 @@ def test_a_cancel_after_the_claim_is_kept_does_not_say_that_nothing_was_kept(
 
 
 @on_sqlite
-def test_a_claim_says_so_when_the_worktree_was_deleted_by_hand(site: Site) -> None:
+def test_a_claim_says_so_when_the_worktree_was_deleted_by_hand(site: WorkspaceSite) -> None:
     workflow, tasks = site.workflow(auto_create_workspaces=True)
     ada = register(site.ask)
     place = claim(site, tasks["one"], ada)["workspace"]
@@ -168,19 +167,19 @@ def test_a_claim_says_so_when_the_worktree_was_deleted_by_hand(site: Site) -> No
 
 
 def test_a_claim_at_a_hub_of_another_node_does_not_send_an_agent_where_nothing_is(
-    site: Site, make_hub: MakeHub
+    site: WorkspaceSite, make_hub: MakeHub
 ) -> None:
     _, tasks = site.workflow(auto_create_workspaces=True)
     ada = register(site.ask)
     place = claim(site, tasks["one"], ada)["workspace"]
-    away = Site(make_hub(node__name="elsewhere"), site.root)
+    away = WorkspaceSite(make_hub(node__name="elsewhere"), site.root)
     got = claim(away, tasks["one"], ada)
     assert got["workspace"] is None and site.hub.settings.node in got["workspace_problem"]
     assert claim(site, tasks["one"], ada)["workspace"] == place
 
 
 @on_sqlite
-def test_any_name_of_a_task_makes_a_worktree_beside_the_repository(site: Site) -> None:
+def test_any_name_of_a_task_makes_a_worktree_beside_the_repository(site: WorkspaceSite) -> None:
     names = ["../../x", "-rf", "漢字", "😀", "a/b", "l" * 200, ".lock", "x.lock", "@{-1}", "HEAD", "main", "--", "~"]
     _, tasks = site.workflow(*names, auto_create_workspaces=True)
     ada = Agent(site.hub)
@@ -196,7 +195,7 @@ def test_any_name_of_a_task_makes_a_worktree_beside_the_repository(site: Site) -
 # Forecasts
 
 
-def forecast(site: Site, workflow: str) -> Body:
+def forecast(site: WorkspaceSite, workflow: str) -> Body:
     return site.ask("workspace_forecast", workflow_id=workflow)
 
 
@@ -204,14 +203,14 @@ def pairs(found: Body) -> set[frozenset[str]]:
     return {frozenset(clash["branches"]) for clash in found["conflicts"]}
 
 
-def recommended(site: Site, workflow: str) -> set[str]:
+def recommended_names(site: WorkspaceSite, workflow: str) -> set[str]:
     body = site.ask("workflow_next_tasks", workflow_id=workflow, limit=100)
     begin = {one["name"] for one in body["tasks"] if one["recommended"]}
     assert body["recommended_count"] == len(begin)
     return begin
 
 
-def conflicts_with(site: Site, workflow: str) -> dict[str, set[str]]:
+def conflicts_with(site: WorkspaceSite, workflow: str) -> dict[str, set[str]]:
     listed = site.ask("workflow_next_tasks", workflow_id=workflow, limit=100)["tasks"]
     return {one["id"]: set(one["conflicts_with"]) for one in listed}
 
@@ -229,28 +228,28 @@ CLASHES = {
 def _everyone_works(places: dict[str, Body]) -> None:
     at = {name: Path(place["path"]) for name, place in places.items()}
     for name, line in (("lines a", 0), ("lines b", 20)):
-        edited(places[name], "file-0", name, line=line)
+        edit(places[name], "file-0", name, line=line)
     git(at["move a"], "mv", "file-1", "moved")
     commit(at["move a"], "moved")
-    edited(places["move b"], "file-1", "edited under its old name")
+    edit(places["move b"], "file-1", "edited under its old name")
     for name in ("both a", "both b"):
-        edited(places[name], "file-2", name)
-    edited(places["half a"], "file-3", "committed")
-    edited(places["half b"], "file-3", "not committed", committed=False)
+        edit(places[name], "file-2", name)
+    edit(places["half a"], "file-3", "committed")
+    edit(places["half b"], "file-3", "not committed", committed=False)
     for name in ("new a", "new b"):
         (at[name] / "new file").write_text(name)
     (at["gone a"] / "file-4").unlink()
-    edited(places["gone b"], "file-4", "edited", committed=False)
+    edit(places["gone b"], "file-4", "edited", committed=False)
     for name in ("names a", "names b"):
         git(at[name], "mv", "file-5", f"{name[-1]}-5")
 
 
 @on_sqlite
-def test_whatever_two_would_conflict_in_is_found_and_they_are_not_begun_together(site: Site) -> None:
+def test_whatever_two_would_conflict_in_is_found_and_they_are_not_begun_together(site: WorkspaceSite) -> None:
     names = [*CLEAN, *CLASHES.keys(), *CLASHES.values()]
     workflow, tasks = site.workflow(*names)
     places = {name: site.workspace(workflow, name.replace(" ", "-"), task_ids=[tasks[name]]) for name in names}
-    assert recommended(site, workflow) == set(names), "where nothing was done yet, nothing conflicts"
+    assert recommended_names(site, workflow) == set(names), "where nothing was done yet, nothing conflicts"
     _everyone_works(places)
     before = fingerprint(site.root), fingerprint(site.home)
     found = forecast(site, workflow)
@@ -263,7 +262,7 @@ def test_whatever_two_would_conflict_in_is_found_and_they_are_not_begun_together
     assert (half["files"], half["files_total"]) == (["file-3"], 1)
     assert set(half["task_ids"]) == {tasks["half a"], tasks["half b"]}
     assert set(half["workspaces"]) == {places["half a"]["id"], places["half b"]["id"]}
-    begin = recommended(site, workflow)
+    begin = recommended_names(site, workflow)
     assert begin >= set(CLEAN) and all((a in begin) != (b in begin) for a, b in CLASHES.items())
     told = conflicts_with(site, workflow)
     assert all(told[tasks[a]] == {tasks[b]} and told[tasks[b]] == {tasks[a]} for a, b in CLASHES.items())
@@ -271,11 +270,11 @@ def test_whatever_two_would_conflict_in_is_found_and_they_are_not_begun_together
 
 
 @on_sqlite
-def test_a_base_that_moved_on_is_compared_as_it_is_now(site: Site) -> None:
+def test_a_base_that_moved_on_is_compared_as_it_is_now(site: WorkspaceSite) -> None:
     workflow, _ = site.workflow()
     stale, fresh = site.workspace(workflow, "stale"), site.workspace(workflow, "fresh")
-    edited(stale, "file-0", "theirs")
-    edited(fresh, "file-1", "theirs")
+    edit(stale, "file-0", "theirs")
+    edit(fresh, "file-1", "theirs")
     assert forecast(site, workflow)["with_base"] == []
     change(site.root / "file-0", "moved on")
     base = commit(site.root, "the base moves on")
@@ -284,16 +283,16 @@ def test_a_base_that_moved_on_is_compared_as_it_is_now(site: Site) -> None:
     assert (found["with_base"], found["conflicts"]) == ([clash], [])
     late = site.workspace(workflow, "late")
     assert git(late["path"], "rev-parse", "HEAD") == base
-    edited(late, "file-0", "on top of it")
+    edit(late, "file-0", "on top of it")
     assert pairs(forecast(site, workflow)) == {frozenset(("stale", "late"))}
 
 
 @on_sqlite
-def test_workspaces_of_another_workflow_in_the_repository_are_compared_too(site: Site) -> None:
+def test_workspaces_of_another_workflow_in_the_repository_are_compared_too(site: WorkspaceSite) -> None:
     first, _ = site.workflow()
     second, _ = site.workflow()
     for workflow, branch in ((first, "mine"), (second, "theirs"), (second, "theirs-too")):
-        edited(site.workspace(workflow, branch), "file-0", branch)
+        edit(site.workspace(workflow, branch), "file-0", branch)
     assert pairs(forecast(site, first)) == {frozenset(("mine", "theirs")), frozenset(("mine", "theirs-too"))}
     assert len(pairs(forecast(site, second))) == 3
     empty, _ = site.workflow()
@@ -303,11 +302,11 @@ def test_workspaces_of_another_workflow_in_the_repository_are_compared_too(site:
 
 
 @on_sqlite
-def test_one_that_has_ended_or_cannot_be_read_is_no_part_of_a_forecast(site: Site) -> None:
+def test_one_that_has_ended_or_cannot_be_read_is_no_part_of_a_forecast(site: WorkspaceSite) -> None:
     workflow, _ = site.workflow()
     places = {branch: site.workspace(workflow, branch) for branch in ("a", "b", "c", "d")}
     for branch, place in places.items():
-        edited(place, "file-0", branch)
+        edit(place, "file-0", branch)
     site.end(places["b"]["id"])
     Path(places["c"]["path"], ".git").write_text("gitdir: /nowhere")
     found = forecast(site, workflow)
@@ -316,7 +315,7 @@ def test_one_that_has_ended_or_cannot_be_read_is_no_part_of_a_forecast(site: Sit
 
 
 @on_sqlite
-def test_a_forecast_of_much_is_bounded_and_counts_the_rest(site: Site) -> None:
+def test_a_forecast_of_much_is_bounded_and_counts_the_rest(site: WorkspaceSite) -> None:
     workflow, _ = site.workflow()
     for number in range(5):
         place = site.workspace(workflow, f"branch-{number}" + "b" * 150)
@@ -331,84 +330,86 @@ def test_a_forecast_of_much_is_bounded_and_counts_the_rest(site: Site) -> None:
 # What to begin next
 
 
-def test_two_tasks_of_one_workspace_are_never_begun_together(site: Site, watch: Watch) -> None:
+def test_two_tasks_of_one_workspace_are_never_begun_together(site: WorkspaceSite, watch: GitWatch) -> None:
     workflow, tasks = site.workflow("a", "b", "alone")
     site.workspace(workflow, "shared", task_ids=[tasks["a"], tasks["b"]])
-    assert recommended(site, workflow) in ({"a", "alone"}, {"b", "alone"})
+    assert recommended_names(site, workflow) in ({"a", "alone"}, {"b", "alone"})
     claim(site, tasks["a"], register(site.ask))
-    assert recommended(site, workflow) == {"alone"}
+    assert recommended_names(site, workflow) == {"alone"}
     assert conflicts_with(site, workflow) == {tasks["b"]: {tasks["a"]}, tasks["alone"]: set()}
 
 
 @on_sqlite
-def test_a_ready_task_whose_work_conflicts_with_a_running_ones_waits(site: Site) -> None:
+def test_a_ready_task_whose_work_conflicts_with_a_running_ones_waits(site: WorkspaceSite) -> None:
     workflow, tasks = site.workflow("running", "meets", "beside", auto_create_workspaces=True)
     ada = register(site.ask)
     for name, file in (("meets", "file-0"), ("beside", "file-1"), ("running", "file-0")):
-        edited(claim(site, tasks[name], ada)["workspace"], file, name, committed=name != "meets")
+        edit(claim(site, tasks[name], ada)["workspace"], file, name, committed=name != "meets")
     for name in ("meets", "beside"):
         site.ask("task_release", task_id=tasks[name], agent_id=ada)
-    assert recommended(site, workflow) == {"beside"}
+    assert recommended_names(site, workflow) == {"beside"}
     assert conflicts_with(site, workflow)[tasks["meets"]] == {tasks["running"]}
     finish(site.ask, tasks["running"])
-    assert recommended(site, workflow) == {"meets", "beside"}
+    assert recommended_names(site, workflow) == {"meets", "beside"}
 
 
-def test_no_more_are_recommended_than_the_workflow_has_room_for(site: Site) -> None:
+def test_no_more_are_recommended_than_the_workflow_has_room_for(site: WorkspaceSite) -> None:
     workflow, tasks = site.workflow("a", "b", "c", "d", max_parallel_tasks=2)
     for name, one in tasks.items():
-        edited(site.workspace(workflow, name, task_ids=[one]), f"file-{ord(name) % 4}", name)
-    assert len(recommended(site, workflow)) == 2
+        edit(site.workspace(workflow, name, task_ids=[one]), f"file-{ord(name) % 4}", name)
+    assert len(recommended_names(site, workflow)) == 2
     claim(site, tasks["a"], register(site.ask))
-    assert len(recommended(site, workflow)) == 1
+    assert len(recommended_names(site, workflow)) == 1
 
 
 @on_sqlite
-def test_git_is_not_started_when_no_two_tasks_in_question_have_a_workspace(site: Site, watch: Watch) -> None:
+def test_git_is_not_started_when_no_two_tasks_in_question_have_a_workspace(
+    site: WorkspaceSite, watch: GitWatch
+) -> None:
     workflow, tasks = site.workflow("running", "beside", "ready", "free")
     for name in ("running", "beside"):
         site.workspace(workflow, name, task_ids=[tasks[name]])
         claim(site, tasks[name], register(site.ask, name))
     watch.forget()
-    assert recommended(site, workflow) == {"ready", "free"}
+    assert recommended_names(site, workflow) == {"ready", "free"}
     assert watch.calls() == []
     site.workspace(workflow, "ready", task_ids=[tasks["ready"]])
     watch.forget()
-    assert recommended(site, workflow) == {"ready", "free"} and watch.calls("merge-tree")
+    assert recommended_names(site, workflow) == {"ready", "free"} and watch.calls("merge-tree")
 
 
 @on_sqlite
-def test_where_git_cannot_tell_tasks_are_recommended_as_if_nothing_were_there(site: Site) -> None:
+def test_where_git_cannot_tell_tasks_are_recommended_as_if_nothing_were_there(site: WorkspaceSite) -> None:
     workflow, tasks = site.workflow("a", "b")
     for name, one in tasks.items():
-        edited(site.workspace(workflow, name, task_ids=[one]), "file-0", name)
+        edit(site.workspace(workflow, name, task_ids=[one]), "file-0", name)
     site.root.rename(site.root.with_name("moved"))
-    assert recommended(site, workflow) == {"a", "b"}
+    assert recommended_names(site, workflow) == {"a", "b"}
 
 
 @on_sqlite
 def test_what_to_begin_is_told_in_time_when_git_is_slow(
-    make_hub: MakeHub, tmp_path: Path, watch: Watch, caplog: pytest.LogCaptureFixture
+    make_hub: MakeHub, tmp_path: Path, watch: GitWatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    site = Site(make_hub(tool__timeout=2.0), tmp_path / "shop")
+    site = WorkspaceSite(make_hub(tool__timeout=2.0), tmp_path / "shop")
     workflow, tasks = site.workflow("a", "b")
     for name, one in tasks.items():
-        edited(site.workspace(workflow, name, task_ids=[one]), "file-0", name)
+        edit(site.workspace(workflow, name, task_ids=[one]), "file-0", name)
     watch.hold_at("merge-tree")
     with caplog.at_level(logging.WARNING):
-        assert recommended(site, workflow) == {"a", "b"}
+        assert recommended_names(site, workflow) == {"a", "b"}
     watch.wait_until_held()
     assert [one.message for one in caplog.records] == ["no forecast for what to begin"]
-    assert len(recommended(site, workflow)) == 1
+    assert len(recommended_names(site, workflow)) == 1
 
 
 @on_sqlite
 def test_without_a_directory_for_temporary_files_a_forecast_says_so_and_tasks_are_recommended(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+    site: WorkspaceSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workflow, tasks = site.workflow("a", "b")
     for name, one in tasks.items():
-        edited(site.workspace(workflow, name, task_ids=[one]), "file-0", name)
+        edit(site.workspace(workflow, name, task_ids=[one]), "file-0", name)
     monkeypatch.setattr(tempfile, "tempdir", str(site.root / "missing"))
-    assert recommended(site, workflow) == {"a", "b"}
+    assert recommended_names(site, workflow) == {"a", "b"}
     assert code_of(site.ask, "workspace_forecast", workflow_id=workflow) == "UNAVAILABLE"

@@ -16,9 +16,9 @@ from crewhall.families.work.workspace.chores import remove_ended
 from crewhall.stop import Stop
 from tests.conftest import Agent, Clock, Live, eventually, settings_for
 from tests.edges.raw_http import http
-from tests.families.work.claiming import happened, pass_time, rows
-from tests.families.work.halls import code_of, register
-from tests.families.work.repositories import Body, Site, Watch, at_once, edited
+from tests.families.work.claims import events_about, pass_time, rows
+from tests.families.work.repositories import Body, GitWatch, WorkspaceSite, edit, run_together
+from tests.families.work.workflows import code_of, register
 from tests.outside.repos import change, commit, fingerprint, git, make_repository, refs
 from tests.sizes import size
 
@@ -30,35 +30,25 @@ on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
-def site(hub: Hub, tmp_path: Path) -> Site:
-    return Site(hub, tmp_path / "shop")
-
-
-@pytest.fixture
-def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watch:
-    return Watch(tmp_path / "bin", monkeypatch)
-
-
-@pytest.fixture
-def wide(postgres_url: str, tmp_path: Path, clock: Clock) -> Iterator[Site]:
+def wide(postgres_url: str, tmp_path: Path, clock: Clock) -> Iterator[WorkspaceSite]:
     """A site whose hall is in PostgreSQL, where writers overlap."""
     hub = Hub(settings_for(postgres_url, tmp_path / "home"), registry(), clock=clock)
-    yield Site(hub, tmp_path / "shop")
+    yield WorkspaceSite(hub, tmp_path / "shop")
     hub.close()
 
 
 @pytest.fixture
-def thread(watch: Watch) -> Iterator[Callable[[Callable[[], Any]], "Future[Any]"]]:
+def thread(watch: GitWatch) -> Iterator[Callable[[Callable[[], Any]], "Future[Any]"]]:
     """Something done meanwhile; its result, or the code of its failure."""
 
-    def tried(step: Callable[[], Any]) -> Any:
+    def result_of(step: Callable[[], Any]) -> Any:
         try:
             return step()
         except Failure as failure:
             return failure.code
 
     with ThreadPoolExecutor(2) as pool:
-        yield lambda step: pool.submit(tried, step)
+        yield lambda step: pool.submit(result_of, step)
         watch.let_all_go()
 
 
@@ -87,7 +77,7 @@ def _own_things(root: Path) -> Path:
     return merging
 
 
-def _kept(root: Path) -> tuple[Any, ...]:
+def _unchanging(root: Path) -> tuple[Any, ...]:
     """All that must not change: files, index, stash, configuration, logs and refs, but those of the merging branch."""
     merging = (".git/objects", ".git/worktrees/merging", ".git/refs/heads/merging", ".git/logs/refs/heads/merging")
     own = {name: commit for name, commit in refs(root).items() if name != "refs/heads/merging"}
@@ -96,18 +86,18 @@ def _kept(root: Path) -> tuple[Any, ...]:
 
 @on_sqlite
 def test_twenty_workspaces_are_made_forecast_merged_and_removed_and_nothing_of_them_is_left(
-    hub: Hub, tmp_path: Path, watch: Watch
+    hub: Hub, tmp_path: Path, watch: GitWatch
 ) -> None:
     """Twenty in `make soak`: otherwise ten."""
     root = tmp_path / "shop"
     make_repository(root, files=size(200, 2_000))
     merging = _own_things(root)
-    site, before = Site(hub, root), _kept(root)
+    site, before = WorkspaceSite(hub, root), _unchanging(root)
     watch.forget()
     agents = [register(site.ask, f"agent {number}") for number in range(WORKERS)]
     workflow, tasks = site.workflow(*(f"task {number}" for number in range(WORKERS)), auto_create_workspaces=True)
     steps = [_claiming(site, task, agent) for task, agent in zip(tasks.values(), agents, strict=True)]
-    claims = at_once(*steps)
+    claims = run_together(*steps)
     while any(claim["workspace"] is None for claim in claims):  # some worktrees at a time
         assert {claim["workspace_problem"] for claim in claims} <= {None, LATER}
         claims = [claim if claim["workspace"] else step() for claim, step in zip(claims, steps, strict=True)]
@@ -116,7 +106,7 @@ def test_twenty_workspaces_are_made_forecast_merged_and_removed_and_nothing_of_t
     assert sorted(site.worktrees()) == sorted([str(merging), str(root.with_name("mine")), *_paths(places)])
 
     for number, place in enumerate(places.values()):  # the last two are at the same line
-        edited(place, f"file-{100 + min(number, WORKERS - 2)}", f"task {number}", committed=number % 2 == 0)
+        edit(place, f"file-{100 + min(number, WORKERS - 2)}", f"task {number}", committed=number % 2 == 0)
     first, second = list(tasks.values())[-2:]
     (clash,) = site.ask("workspace_forecast", workflow_id=workflow)["conflicts"]
     assert (set(clash["task_ids"]), clash["files"]) == ({first, second}, [f"file-{98 + WORKERS}"])
@@ -129,13 +119,13 @@ def test_twenty_workspaces_are_made_forecast_merged_and_removed_and_nothing_of_t
     for place in places.values():
         _merge(site, merging, place)
     assert sorted(site.worktrees()) == sorted([str(merging), str(root.with_name("mine"))]) and not site.home.exists()
-    assert _kept(root) == before
+    assert _unchanging(root) == before
     assert not list((root / ".git").rglob("*.lock"))
     assert len(watch.calls("worktree add")) == WORKERS
-    assert {one["status"] for one in site.listed(workflow, limit=100)} == {"merged"}
+    assert {one["status"] for one in site.workspaces(workflow, limit=100)} == {"merged"}
 
 
-def _claiming(site: Site, task: str, agent: str) -> Callable[[], Body]:
+def _claiming(site: WorkspaceSite, task: str, agent: str) -> Callable[[], Body]:
     return lambda: site.ask("task_claim", task_id=task, agent_id=agent)
 
 
@@ -143,7 +133,7 @@ def _paths(places: dict[str, Body]) -> list[str]:
     return [place["path"] for place in places.values()]
 
 
-def _merge(site: Site, merging: Path, place: Body) -> None:
+def _merge(site: WorkspaceSite, merging: Path, place: Body) -> None:
     """A person merges a branch, and in a conflict keeps what was there first."""
     if git(place["path"], "status", "--porcelain"):
         commit(place["path"], "the rest")
@@ -154,20 +144,20 @@ def _merge(site: Site, merging: Path, place: Body) -> None:
 
 @on_sqlite
 def test_a_hub_answers_while_twenty_claims_wait_for_a_slow_git(
-    serve: Callable[..., Live], tmp_path: Path, watch: Watch
+    serve: Callable[..., Live], tmp_path: Path, watch: GitWatch
 ) -> None:
     live = serve()
-    site = Site(live.hub, tmp_path / "shop")
+    site = WorkspaceSite(live.hub, tmp_path / "shop")
     _, tasks = site.workflow(*(f"task {number}" for number in range(AGENTS)), auto_create_workspaces=True)
     agents = [Agent(live.hub, f"agent {number}") for number in range(AGENTS)]
     watch.hold_at("worktree add")
     with ThreadPoolExecutor(AGENTS) as pool:
         steps = zip(agents, tasks.values(), strict=True)
-        claims = [pool.submit(_posted, live, agent, "task/claim", task_id=task) for agent, task in steps]
+        claims = [pool.submit(_post, live, agent, "task/claim", task_id=task) for agent, task in steps]
         try:
             watch.wait_until_held()
             at_once_told = eventually(lambda: _all_but(claims, AGENTS - live.hub.settings["tool.threads"] // 2), 20)
-            assert all(_posted(live, agent, "agent/heartbeat")["success"] for agent in agents)
+            assert all(_post(live, agent, "agent/heartbeat")["success"] for agent in agents)
         finally:
             watch.let_all_go()
         told = [claim.result(60) for claim in claims]
@@ -178,7 +168,7 @@ def test_a_hub_answers_while_twenty_claims_wait_for_a_slow_git(
     assert site.ask("task_claim", task_id=list(tasks.values())[first], agent_id=agents[first].id)["workspace"]
 
 
-def _posted(live: Live, agent: Agent, route: str, **given: Any) -> Body:
+def _post(live: Live, agent: Agent, route: str, **given: Any) -> Body:
     headers = {"Authorization": f"Bearer {agent.token}"}
     body: Body = http.post(f"{live.url}/api/v1/{route}", json=given, headers=headers).json()
     return body
@@ -194,43 +184,43 @@ def _all_but(claims: "list[Future[Body]]", count: int) -> list[Body] | None:
 
 
 def test_the_same_claim_many_times_at_once_gives_one_workspace(
-    site: Site, make_hub: MakeHub, clock: Clock, watch: Watch
+    site: WorkspaceSite, make_hub: MakeHub, clock: Clock, watch: GitWatch
 ) -> None:
     workflow, tasks = site.workflow(auto_create_workspaces=True)
-    ada, other = register(site.ask), Site(make_hub(clock=clock), site.root)
-    claims = at_once(*(_claiming(where, tasks["one"], ada) for where in (site, other) * 3))
+    ada, other = register(site.ask), WorkspaceSite(make_hub(clock=clock), site.root)
+    claims = run_together(*(_claiming(where, tasks["one"], ada) for where in (site, other) * 3))
     assert all(claim["workspace"] is not None for claim in claims), claims
     assert len({claim["workspace"]["id"] for claim in claims}) == 1
-    assert len(watch.calls("worktree add")) == len(site.listed(workflow)) == 1
-    assert len(happened(site.hub, claims[0]["workspace"]["id"], "workspace.created")) == 1
+    assert len(watch.calls("worktree add")) == len(site.workspaces(workflow)) == 1
+    assert len(events_about(site.hub, claims[0]["workspace"]["id"], "workspace.created")) == 1
 
 
-def test_eight_branches_at_once_get_a_worktree_each(wide: Site, watch: Watch) -> None:
+def test_eight_branches_at_once_get_a_worktree_each(wide: WorkspaceSite, watch: GitWatch) -> None:
     workflow, tasks = wide.workflow(*"abcdefgh")
     steps = [_making(wide, workflow, name, task_ids=[task]) for name, task in tasks.items()]
-    made = at_once(*steps)
+    made = run_together(*steps)
     assert [one["branch"] for one in made] == list("abcdefgh") and len(wide.worktrees()) == 8
-    assert {tuple(one["task_ids"]) for one in wide.listed(workflow)} == {(task,) for task in tasks.values()}
-    at_once(*(_ending(wide, one["id"]) for one in made))
+    assert {tuple(one["task_ids"]) for one in wide.workspaces(workflow)} == {(task,) for task in tasks.values()}
+    run_together(*(_ending(wide, one["id"]) for one in made))
     assert wide.is_as_before() and len(watch.calls("worktree add")) == 8
 
 
-def _making(site: Site, workflow: str, branch: str, **more: Any) -> Callable[[], Body]:
+def _making(site: WorkspaceSite, workflow: str, branch: str, **more: Any) -> Callable[[], Body]:
     return lambda: site.workspace(workflow, branch, **more)
 
 
-def _ending(site: Site, workspace: str) -> Callable[[], Body]:
+def _ending(site: WorkspaceSite, workspace: str) -> Callable[[], Body]:
     return lambda: site.end(workspace)
 
 
 @on_sqlite
-def test_ends_and_forecasts_at_once_do_not_disturb_each_other(site: Site, clock: Clock) -> None:
+def test_ends_and_forecasts_at_once_do_not_disturb_each_other(site: WorkspaceSite, clock: Clock) -> None:
     workflow, _ = site.workflow()
     made = [site.workspace(workflow, branch) for branch in "abcd"]
     for one in made:
-        edited(one, "file-0", one["branch"], committed=False)
+        edit(one, "file-0", one["branch"], committed=False)
     looks = [lambda: site.ask("workspace_forecast", workflow_id=workflow)] * 2
-    done = at_once(*looks, *(_ending(site, one["id"]) for one in made[:3]))
+    done = run_together(*looks, *(_ending(site, one["id"]) for one in made[:3]))
     for one in done[2:]:  # a process that is about to be git in a worktree is somebody who is busy there
         assert one["worktree"] == "removed" or "is working in" in one["problem"]
     pass_time(clock, 120, site.hub)
@@ -242,7 +232,9 @@ def test_ends_and_forecasts_at_once_do_not_disturb_each_other(site: Site, clock:
     )
 
 
-def test_a_path_that_two_workflows_want_at_once_is_that_of_one(wide: Site, postgres_url: str, thread: Any) -> None:
+def test_a_path_that_two_workflows_want_at_once_is_that_of_one(
+    wide: WorkspaceSite, postgres_url: str, thread: Any
+) -> None:
     first, second = wide.workflow()[0], wide.workflow()[0]
     path = str(wide.home / "a")
     wide.end(wide.workspace(first, "a")["id"])
@@ -252,13 +244,15 @@ def test_a_path_that_two_workflows_want_at_once_is_that_of_one(wide: Site, postg
         eventually(lambda: rows(postgres_url, WAITING))
         other.commit()
     assert making.result(20) == "CONFLICT"
-    assert wide.listed(second) == []
+    assert wide.workspaces(second) == []
 
 
 # Between two steps
 
 
-def test_a_workflow_that_is_abandoned_meanwhile_gets_no_workspace(site: Site, watch: Watch, thread: Any) -> None:
+def test_a_workflow_that_is_abandoned_meanwhile_gets_no_workspace(
+    site: WorkspaceSite, watch: GitWatch, thread: Any
+) -> None:
     workflow, _ = site.workflow()
     watch.hold_at("check-ref-format")
     making = thread(_making(site, workflow, "a"))
@@ -266,35 +260,37 @@ def test_a_workflow_that_is_abandoned_meanwhile_gets_no_workspace(site: Site, wa
     site.ask("workflow_update_status", id=workflow, status="abandoned")
     watch.let_go()
     assert making.result(20) == "INVALID_STATE"
-    assert site.listed(workflow) == [] and site.is_as_before()
+    assert site.workspaces(workflow) == [] and site.is_as_before()
 
 
 def test_one_that_is_ended_while_git_makes_it_is_gone_in_the_end(
-    site: Site, clock: Clock, watch: Watch, thread: Any
+    site: WorkspaceSite, clock: Clock, watch: GitWatch, thread: Any
 ) -> None:
     workflow, tasks = site.workflow()
     watch.hold_at("worktree add")
     making = thread(_making(site, workflow, "a", task_ids=[tasks["one"]]))
     watch.wait_until_held()
-    (begun,) = site.listed(workflow)
+    (begun,) = site.workspaces(workflow)
     assert (begun["worktree"], begun["task_ids"]) == ("wanted", [])
     assert site.ask("workspace_forecast", workflow_id=workflow)["compared"] == 0, "what is half made is not looked at"
     ending = thread(_ending(site, begun["id"]))
-    eventually(lambda: site.listed(workflow)[0]["status"] == "abandoned")
+    eventually(lambda: site.workspaces(workflow)[0]["status"] == "abandoned")
     watch.let_go()
     assert making.result(20) == "INVALID_STATE" and ending.result(20)["success"]
     pass_time(clock, 60, site.hub)
-    assert site.listed(workflow)[0]["worktree"] == "removed" and site.is_as_before()
+    assert site.workspaces(workflow)[0]["worktree"] == "removed" and site.is_as_before()
 
 
 @on_sqlite
-def test_the_branch_goes_too_when_the_worktree_came_while_its_end_waited(site: Site, watch: Watch, thread: Any) -> None:
+def test_the_branch_goes_too_when_the_worktree_came_while_its_end_waited(
+    site: WorkspaceSite, watch: GitWatch, thread: Any
+) -> None:
     workflow, _ = site.workflow()
     watch.hold_at("worktree add")
     making = thread(_making(site, workflow, "a"))
     watch.wait_until_held()
     watch.forget()
-    ending = thread(_ending(site, site.listed(workflow)[0]["id"]))
+    ending = thread(_ending(site, site.workspaces(workflow)[0]["id"]))
     eventually(lambda: watch.calls("worktree list"))  # nothing is there
     watch.hold_at("for-each-ref --format=%(refname) refs/crewhall", "told")
     watch.let_go()
@@ -305,7 +301,7 @@ def test_the_branch_goes_too_when_the_worktree_came_while_its_end_waited(site: S
 
 
 def _held_after_its_row(
-    site: Site, watch: Watch, thread: Any, workflow: str, gate: str = "gate", **more: Any
+    site: WorkspaceSite, watch: GitWatch, thread: Any, workflow: str, gate: str = "gate", **more: Any
 ) -> "Future[Any]":
     """A workspace whose row is written, and which waits before it enters the repository."""
     commits: list[None] = []
@@ -323,61 +319,61 @@ def _held_after_its_row(
 
 
 def test_one_that_is_ended_before_git_begins_is_gone_in_the_end(
-    site: Site, clock: Clock, watch: Watch, thread: Any
+    site: WorkspaceSite, clock: Clock, watch: GitWatch, thread: Any
 ) -> None:
     workflow, _ = site.workflow()
     making = _held_after_its_row(site, watch, thread, workflow)
-    assert site.end(site.listed(workflow)[0]["id"])["worktree"] == "removed"
+    assert site.end(site.workspaces(workflow)[0]["id"])["worktree"] == "removed"
     watch.let_go()
     assert making.result(20) == "INVALID_STATE"
     pass_time(clock, 60, site.hub)
-    assert site.listed(workflow)[0]["worktree"] == "removed" and site.is_as_before()
+    assert site.workspaces(workflow)[0]["worktree"] == "removed" and site.is_as_before()
 
 
 def test_one_that_another_call_failed_to_make_is_made_by_the_call_that_can(
-    site: Site, watch: Watch, thread: Any
+    site: WorkspaceSite, watch: GitWatch, thread: Any
 ) -> None:
     workflow, tasks = site.workflow()
     making = _held_after_its_row(site, watch, thread, workflow, task_ids=[tasks["one"]])
     obstacle = site.root / ".git" / "refs" / "heads" / "a.lock"
     obstacle.touch()
     assert code_of(site.ask, "workspace_create", workflow_id=workflow, branch="a") == "INVALID_STATE"
-    assert [one["worktree"] for one in site.listed(workflow)] == ["wanted"], "it is the first one's"
+    assert [one["worktree"] for one in site.workspaces(workflow)] == ["wanted"], "it is the first one's"
     obstacle.unlink()
     watch.let_go()
     made = making.result(20)
-    (kept,) = site.listed(workflow)
+    (kept,) = site.workspaces(workflow)
     assert (kept["id"], kept["worktree"], kept["task_ids"]) == (made["id"], "made", [tasks["one"]])
 
 
 def test_one_that_its_first_call_failed_to_make_and_forgot_is_made_by_the_second(
-    site: Site, make_hub: MakeHub, clock: Clock, watch: Watch, thread: Any
+    site: WorkspaceSite, make_hub: MakeHub, clock: Clock, watch: GitWatch, thread: Any
 ) -> None:
     workflow, tasks = site.workflow()
     first = _held_after_its_row(site, watch, thread, workflow)
-    other = Site(make_hub(clock=clock), site.root)
+    other = WorkspaceSite(make_hub(clock=clock), site.root)
     second = _held_after_its_row(other, watch, thread, workflow, gate="second", task_ids=[tasks["one"]])
     obstacle = site.root / ".git" / "refs" / "heads" / "a.lock"
     obstacle.touch()
     watch.let_go()
-    assert first.result(20) == "INVALID_STATE" and site.listed(workflow) == []
+    assert first.result(20) == "INVALID_STATE" and site.workspaces(workflow) == []
     obstacle.unlink()
     watch.let_go("second")
     made = second.result(20)
-    (kept,) = site.listed(workflow)
+    (kept,) = site.workspaces(workflow)
     assert (kept["id"], kept["worktree"], kept["task_ids"]) == (made["id"], "made", [tasks["one"]])
     site.end(made["id"])
     assert site.is_as_before()
 
 
 def test_one_that_is_finished_when_it_is_about_to_be_given_up_stays(
-    wide: Site, postgres_url: str, clock: Clock, thread: Any
+    wide: WorkspaceSite, postgres_url: str, clock: Clock, thread: Any
 ) -> None:
     workflow, _ = wide.workflow()
     made = wide.workspace(workflow, "a")
     rows(postgres_url, "UPDATE workspace SET worktree = 'wanted'")
     pass_time(clock, 14 * 60, wide.hub, ticks=2)
-    assert wide.listed(workflow)[0]["status"] == "active"
+    assert wide.workspaces(workflow)[0]["status"] == "active"
     clock.advance(90)
     with psycopg.connect(postgres_url) as other:
         other.execute("SELECT id FROM workflow FOR UPDATE")
@@ -386,38 +382,38 @@ def test_one_that_is_finished_when_it_is_about_to_be_given_up_stays(
         other.execute("UPDATE workspace SET worktree = 'made'")
         other.commit()
     ticking.result(20)
-    assert (wide.listed(workflow)[0]["status"], os.path.isdir(made["path"])) == ("active", True)
+    assert (wide.workspaces(workflow)[0]["status"], os.path.isdir(made["path"])) == ("active", True)
 
 
 @on_sqlite
 def test_a_slow_git_keeps_the_chores_up_for_a_bounded_time_and_the_rest_goes_on_later(
-    make_hub: MakeHub, tmp_path: Path, clock: Clock, watch: Watch, thread: Any
+    make_hub: MakeHub, tmp_path: Path, clock: Clock, watch: GitWatch, thread: Any
 ) -> None:
     """The chore's own limit ends the git that it waits for."""
-    site = Site(make_hub(clock=clock), tmp_path / "shop")
+    site = WorkspaceSite(make_hub(clock=clock), tmp_path / "shop")
     workflow, _ = site.workflow()
     for branch in "ab":
-        edited(site.workspace(workflow, branch), "file-0", "uncommitted", committed=False)
+        edit(site.workspace(workflow, branch), "file-0", "uncommitted", committed=False)
     site.ask("workflow_update_status", id=workflow, status="abandoned")
     watch.hold_at("add --all")
     clock.advance(60)
     thread(lambda: remove_ended(Tick(site.hub, clock.now, 0, Stop(1.0)))).result(20)
     watch.wait_until_held()
-    first, second = sorted(site.listed(workflow), key=lambda one: one["problem"] is None)
+    first, second = sorted(site.workspaces(workflow), key=lambda one: one["problem"] is None)
     assert "in time" in first["problem"]
     assert (second["worktree"], second["problem"]) == ("made", None), "there was no time left for it"
     watch.let_all_go()
     pass_time(clock, 120, site.hub)
-    assert {one["worktree"] for one in site.listed(workflow)} == {"removed"} and not site.home.exists()
+    assert {one["worktree"] for one in site.workspaces(workflow)} == {"removed"} and not site.home.exists()
 
 
 @on_sqlite
 def test_a_git_that_hangs_in_one_chore_delays_no_lease_of_another(
-    make_hub: MakeHub, tmp_path: Path, clock: Clock, watch: Watch
+    make_hub: MakeHub, tmp_path: Path, clock: Clock, watch: GitWatch
 ) -> None:
-    site = Site(make_hub(clock=clock, agent__heartbeat=2.0, agent__missed_beats=2), tmp_path / "shop")
+    site = WorkspaceSite(make_hub(clock=clock, agent__heartbeat=2.0, agent__missed_beats=2), tmp_path / "shop")
     workflow, _ = site.workflow()
-    edited(site.workspace(workflow, "a"), "file-0", "uncommitted", committed=False)
+    edit(site.workspace(workflow, "a"), "file-0", "uncommitted", committed=False)
     site.ask("workflow_update_status", id=workflow, status="abandoned")
     agent = site.ask("agent_register", name="quiet", runtime="codex", role="worker")["id"]
     site.ask("agent_heartbeat", agent_id=agent)
@@ -440,18 +436,18 @@ def test_a_git_that_hangs_in_one_chore_delays_no_lease_of_another(
 
 
 def test_what_two_hubs_remove_at_once_is_removed_once_and_its_saved_work_is_told(
-    site: Site, make_hub: MakeHub, clock: Clock
+    site: WorkspaceSite, make_hub: MakeHub, clock: Clock
 ) -> None:
     workflow, _ = site.workflow()
     made = [site.workspace(workflow, branch) for branch in "ab"]
     for one in made:
-        edited(one, "file-0", "uncommitted", committed=False)
+        edit(one, "file-0", "uncommitted", committed=False)
     site.ask("workflow_update_status", id=workflow, status="abandoned")
     hubs = [site.hub, *(make_hub(clock=clock) for _ in range(2))]
     clock.advance(60)
-    at_once(*(hub.chores.run_due for hub in hubs))
-    assert {one["id"]: one["saved_refs"] for one in site.listed(workflow)} == {
+    run_together(*(hub.chores.run_due for hub in hubs))
+    assert {one["id"]: one["saved_refs"] for one in site.workspaces(workflow)} == {
         one["id"]: [f"refs/crewhall/{one['id']}"] for one in made
     }
-    assert [len(happened(site.hub, one["id"], "workspace.removed")) for one in made] == [1, 1]
+    assert [len(events_about(site.hub, one["id"], "workspace.removed")) for one in made] == [1, 1]
     assert site.worktrees() == [] and not site.home.exists()

@@ -13,9 +13,9 @@ import pytest
 from crewhall.app import Hub
 from crewhall.identity import new_id
 from tests.conftest import Agent, Clock, eventually
-from tests.families.work.claiming import broken, pass_time, rows
-from tests.families.work.halls import code_of, everything, newest, register
-from tests.families.work.repositories import Body, Site, Watch, edited
+from tests.families.work.claims import pass_time, refuse_changes, rows
+from tests.families.work.repositories import Body, GitWatch, WorkspaceSite, edit
+from tests.families.work.workflows import all_rows, code_of, newest, register
 from tests.outside.repos import commit, fingerprint, git, make_repository, refs
 
 pytestmark = pytest.mark.slow
@@ -25,29 +25,21 @@ MakeHub = Callable[..., Hub]
 on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
 
-@pytest.fixture
-def site(hub: Hub, tmp_path: Path) -> Site:
-    return Site(hub, tmp_path / "shop")
-
-
-@pytest.fixture
-def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watch:
-    return Watch(tmp_path / "bin", monkeypatch)
-
-
-def minutes(site: Site, clock: Clock, count: float = 1) -> None:
+def minutes(site: WorkspaceSite, clock: Clock, count: float = 1) -> None:
     """Time goes by, and the hub does its chores."""
     pass_time(clock, count * 60, site.hub, ticks=2)
 
 
-def by_branch(site: Site, workflow: str) -> list[Body]:
-    return sorted(site.listed(workflow), key=lambda one: one["branch"])
+def by_branch(site: WorkspaceSite, workflow: str) -> list[Body]:
+    return sorted(site.workspaces(workflow), key=lambda one: one["branch"])
 
 
 # Made
 
 
-def test_a_workspace_is_a_worktree_beside_the_repository_on_a_branch_of_its_own(site: Site, clock: Clock) -> None:
+def test_a_workspace_is_a_worktree_beside_the_repository_on_a_branch_of_its_own(
+    site: WorkspaceSite, clock: Clock
+) -> None:
     workflow, tasks = site.workflow("one", "two")
     since = newest(site.ask)
     made = site.workspace(workflow, "fix/login", task_ids=[tasks["two"]])
@@ -66,7 +58,7 @@ def test_a_workspace_is_a_worktree_beside_the_repository_on_a_branch_of_its_own(
         ("workspace.created", made["id"]),
         ("task.placed", tasks["two"]),
     ]
-    assert site.listed(workflow) == [
+    assert site.workspaces(workflow) == [
         made
         | {
             "workflow_id": workflow,
@@ -83,11 +75,11 @@ def test_a_workspace_is_a_worktree_beside_the_repository_on_a_branch_of_its_own(
 
 
 @on_sqlite
-def test_the_operator_says_where_it_is_and_what_it_begins_from(site: Site, tmp_path: Path) -> None:
+def test_the_operator_says_where_it_is_and_what_it_begins_from(site: WorkspaceSite, tmp_path: Path) -> None:
     workflow, _ = site.workflow()
     first = git(site.root, "rev-parse", "HEAD")
     git(site.root, "tag", "v1")
-    commit(_changed(site.root / "file-1"), "second")
+    commit(_overwrite(site.root / "file-1"), "second")
     where = tmp_path / "far" / "away"
     made = site.workspace(workflow, "old", path=f"{tmp_path}//far/./x/../away/", base_branch="v1")
     assert (made["path"], made["base_branch"]) == (str(where), "v1")
@@ -95,24 +87,28 @@ def test_the_operator_says_where_it_is_and_what_it_begins_from(site: Site, tmp_p
     assert site.workspace(workflow, "new")["path"] == str(site.home / "new")
 
 
-def _changed(file: Path) -> Path:
+def _overwrite(file: Path) -> Path:
     file.write_text("changed\n")
     return file.parent
 
 
-def test_the_same_call_again_gives_the_same_one_and_git_makes_one_worktree(site: Site, watch: Watch) -> None:
+def test_the_same_call_again_gives_the_same_one_and_git_makes_one_worktree(
+    site: WorkspaceSite, watch: GitWatch
+) -> None:
     workflow, tasks = site.workflow("one", "two")
     made = site.workspace(workflow, "a", task_ids=[tasks["one"]])
     since, before = newest(site.ask), refs(site.root)
     assert site.workspace(workflow, "a", task_ids=[tasks["one"]]) == made
     assert newest(site.ask) == since and refs(site.root) == before
     assert site.workspace(workflow, "a", task_ids=[tasks["two"]]) == made
-    assert site.listed(workflow)[0]["task_ids"] == [tasks["one"], tasks["two"]]
+    assert site.workspaces(workflow)[0]["task_ids"] == [tasks["one"], tasks["two"]]
     assert len(watch.calls("worktree add")) == 1
 
 
 @on_sqlite
-def test_a_worktree_that_a_person_made_is_used_and_never_removed(site: Site, clock: Clock, tmp_path: Path) -> None:
+def test_a_worktree_that_a_person_made_is_used_and_never_removed(
+    site: WorkspaceSite, clock: Clock, tmp_path: Path
+) -> None:
     git(site.root, "worktree", "add", "-q", "-b", "mine", str(tmp_path / "mine"))
     (tmp_path / "mine" / "draft").write_text("not yet")
     workflow, _ = site.workflow()
@@ -125,17 +121,17 @@ def test_a_worktree_that_a_person_made_is_used_and_never_removed(site: Site, clo
 
 
 @on_sqlite
-def test_a_branch_that_was_there_is_used_and_stays(site: Site) -> None:
+def test_a_branch_that_was_there_is_used_and_stays(site: WorkspaceSite) -> None:
     git(site.root, "branch", "kept")
     workflow, _ = site.workflow()
     made = site.workspace(workflow, "kept")
-    tip = edited(made, "file-0", "mine")
+    tip = edit(made, "file-0", "mine")
     assert site.end(made["id"])["saved_refs"] == []
     assert refs(site.root) == site.before | {"refs/heads/kept": tip} and not site.home.exists()
 
 
 @pytest.fixture
-def refused(site: Site, hub: Hub) -> Callable[..., str]:
+def refusal_code(site: WorkspaceSite, hub: Hub) -> Callable[..., str]:
     """The code with which a call is refused, after which hall, refs and worktrees are as before."""
 
     def check(tool: str, /, **given: Any) -> str:
@@ -145,12 +141,12 @@ def refused(site: Site, hub: Hub) -> Callable[..., str]:
     return check
 
 
-def refusals(site: Site, tool: str, calls: Iterable[Body]) -> Iterator[str]:
+def refusals(site: WorkspaceSite, tool: str, calls: Iterable[Body]) -> Iterator[str]:
     """The code with which each call is refused, after which hall, refs and worktrees are as before all of them."""
-    before = everything(site.hub), refs(site.root), site.worktrees()
+    before = all_rows(site.hub), refs(site.root), site.worktrees()
     for given in calls:
         yield code_of(site.ask, tool, **given)
-        assert (everything(site.hub), refs(site.root), site.worktrees()) == before, given
+        assert (all_rows(site.hub), refs(site.root), site.worktrees()) == before, given
 
 
 BAD: list[tuple[str, Body]] = [
@@ -190,7 +186,9 @@ BAD: list[tuple[str, Body]] = [
 ]
 
 
-def test_what_cannot_be_is_refused_and_leaves_no_row_no_branch_and_no_worktree(site: Site, tmp_path: Path) -> None:
+def test_what_cannot_be_is_refused_and_leaves_no_row_no_branch_and_no_worktree(
+    site: WorkspaceSite, tmp_path: Path
+) -> None:
     places = _taken_places(site, tmp_path)
     workflow, tasks = site.workflow("one", "done")
     site.workspace(workflow, "used", path=str(tmp_path / "used"))
@@ -205,20 +203,20 @@ def test_what_cannot_be_is_refused_and_leaves_no_row_no_branch_and_no_worktree(s
         "DONE": tasks["done"],
     }
 
-    def meant(value: Any) -> Any:
+    def expand(value: Any) -> Any:
         if isinstance(value, list):
-            return [meant(one) for one in value]
+            return [expand(one) for one in value]
         return words.get(value, value).replace("ROOT", str(site.root)).replace("TMP", str(tmp_path))
 
     told = [{"workflow_id": workflow, "branch": "new", "task_ids": [tasks["one"]]} | given for _, given in BAD]
-    calls = [{name: meant(value) for name, value in given.items()} for given in told]
+    calls = [{name: expand(value) for name, value in given.items()} for given in told]
     for (code, given), met in zip(BAD, refusals(site, "workspace_create", calls), strict=True):
         assert met == code, given
     assert site.ask("task_get", id=tasks["one"])["workspace_id"] is None
     assert {path: fingerprint(path) for path in places} == places and not site.home.exists()
 
 
-def _taken_places(site: Site, tmp_path: Path) -> dict[Path, dict[bytes, str]]:
+def _taken_places(site: WorkspaceSite, tmp_path: Path) -> dict[Path, dict[bytes, str]]:
     """Places that are not free, and what is in them."""
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").write_text("theirs")
@@ -230,25 +228,31 @@ def _taken_places(site: Site, tmp_path: Path) -> dict[Path, dict[bytes, str]]:
     return {tmp_path / name: fingerprint(tmp_path / name) for name in ("full", "empty", "mine", "elsewhere")}
 
 
-def _without_repository(site: Site) -> str:
+def _without_repository(site: WorkspaceSite) -> str:
     told = {"name": "w", "source_type": "prompt", "source_content": "do it"}
     found: str = site.ask("workflow_create", **told)["id"]
     return found
 
 
-def test_when_git_fails_there_is_no_workspace_and_its_task_has_none(site: Site, refused: Callable[..., str]) -> None:
+def test_when_git_fails_there_is_no_workspace_and_its_task_has_none(
+    site: WorkspaceSite, refusal_code: Callable[..., str]
+) -> None:
     workflow, tasks = site.workflow()
     site.home.write_text("a file where the directory would be")
-    assert refused("workspace_create", workflow_id=workflow, branch="a", task_ids=[tasks["one"]]) != "INTERNAL"
+    assert refusal_code("workspace_create", workflow_id=workflow, branch="a", task_ids=[tasks["one"]]) != "INTERNAL"
     site.home.unlink()
     (site.root / ".git" / "refs" / "heads" / "a.lock").touch()  # git makes no branch then
-    assert refused("workspace_create", workflow_id=workflow, branch="a", task_ids=[tasks["one"]]) == "INVALID_STATE"
+    assert (
+        refusal_code("workspace_create", workflow_id=workflow, branch="a", task_ids=[tasks["one"]]) == "INVALID_STATE"
+    )
     (site.root / ".git" / "refs" / "heads" / "a.lock").unlink()
     assert site.ask("task_get", id=tasks["one"])["workspace_id"] is None and site.is_as_before()
 
 
 @on_sqlite
-def test_an_agent_places_new_worktrees_beside_the_repository_alone(site: Site, hub: Hub, tmp_path: Path) -> None:
+def test_an_agent_places_new_worktrees_beside_the_repository_alone(
+    site: WorkspaceSite, hub: Hub, tmp_path: Path
+) -> None:
     ada = Agent(hub)
     workflow, _ = site.workflow()
     site.home.mkdir()
@@ -266,7 +270,9 @@ def test_an_agent_places_new_worktrees_beside_the_repository_alone(site: Site, h
 
 
 @on_sqlite
-def test_the_directory_of_all_worktrees_may_be_a_link_to_a_larger_disk(site: Site, hub: Hub, tmp_path: Path) -> None:
+def test_the_directory_of_all_worktrees_may_be_a_link_to_a_larger_disk(
+    site: WorkspaceSite, hub: Hub, tmp_path: Path
+) -> None:
     (tmp_path / "large").mkdir()
     site.home.symlink_to(tmp_path / "large")
     workflow, _ = site.workflow()
@@ -275,14 +281,14 @@ def test_the_directory_of_all_worktrees_may_be_a_link_to_a_larger_disk(site: Sit
 
 
 @on_sqlite
-def test_a_repository_is_known_by_any_of_its_worktrees(site: Site, tmp_path: Path) -> None:
+def test_a_repository_is_known_by_any_of_its_worktrees(site: WorkspaceSite, tmp_path: Path) -> None:
     git(site.root, "worktree", "add", "-q", "-b", "mine", str(tmp_path / "mine"))
     workflow, _ = site.workflow(repository_path=str(tmp_path / "mine"))
     assert site.workspace(workflow, "a")["path"] == str(site.home / "a")
 
 
 @on_sqlite
-def test_a_branch_whose_name_is_no_text_is_no_base(site: Site) -> None:
+def test_a_branch_whose_name_is_no_text_is_no_base(site: WorkspaceSite) -> None:
     workflow, tasks = site.workflow(auto_create_workspaces=True)
     git(site.root, "checkout", "-q", "-b", os.fsdecode(b"caf\xe9"))
     assert code_of(site.ask, "workspace_create", workflow_id=workflow, branch="a") == "INVALID_INPUT"
@@ -291,11 +297,13 @@ def test_a_branch_whose_name_is_no_text_is_no_base(site: Site) -> None:
     assert site.workspace(workflow, "a", base_branch="main")["worktree"] == "made"
 
 
-def test_a_workflow_has_two_hundred_live_workspaces_at_most(site: Site, hub: Hub, refused: Callable[..., str]) -> None:
+def test_a_workflow_has_two_hundred_live_workspaces_at_most(
+    site: WorkspaceSite, hub: Hub, refusal_code: Callable[..., str]
+) -> None:
     workflow, _ = site.workflow()
     made = site.workspace(workflow, "a")
     _insert(hub, 199, workflow_id=workflow, node="n", repository_path="/r", branch="main", base_branch="main")
-    assert refused("workspace_create", workflow_id=workflow, branch="b") == "LIMIT_EXCEEDED"
+    assert refusal_code("workspace_create", workflow_id=workflow, branch="b") == "LIMIT_EXCEEDED"
     assert site.workspace(workflow, "a") == made, "one that is there is no further one"
     site.end(made["id"])
     assert site.workspace(workflow, "b")["worktree"] == "made"
@@ -310,7 +318,7 @@ def _insert(hub: Hub, count: int, **row: Any) -> None:
 
 
 @on_sqlite
-def test_a_forecast_tells_how_many_it_did_not_look_at(site: Site, hub: Hub) -> None:
+def test_a_forecast_tells_how_many_it_did_not_look_at(site: WorkspaceSite, hub: Hub) -> None:
     workflow, _ = site.workflow()
     where = {"node": hub.settings.node, "repository_path": str(site.root), "branch": "main", "base_branch": "main"}
     _insert(hub, 45, workflow_id=workflow, **where)
@@ -321,13 +329,13 @@ def test_a_forecast_tells_how_many_it_did_not_look_at(site: Site, hub: Hub) -> N
 # Given to tasks, and listed
 
 
-def test_a_task_is_given_a_workspace_of_its_workflow(site: Site, refused: Callable[..., str]) -> None:
+def test_a_task_is_given_a_workspace_of_its_workflow(site: WorkspaceSite, refusal_code: Callable[..., str]) -> None:
     workflow, tasks = site.workflow("one", "two", "done")
     first, second = (site.workspace(workflow, branch)["id"] for branch in ("a", "b"))
     for where in (first, second, second):
         assert site.ask("task_assign_workspace", task_id=tasks["one"], workspace_id=where) == {"success": True}
     assert site.ask("task_get", id=tasks["one"])["workspace_id"] == second
-    inside = {one["id"]: one["task_ids"] for one in site.listed(workflow)}
+    inside = {one["id"]: one["task_ids"] for one in site.workspaces(workflow)}
     assert inside == {first: [], second: [tasks["one"]]}
     site.ask("task_update_status", id=tasks["done"], status="skipped")
     other = site.workflow("one")[1]["one"]
@@ -339,10 +347,10 @@ def test_a_task_is_given_a_workspace_of_its_workflow(site: Site, refused: Callab
         ("INVALID_INPUT", other, second),
         ("INVALID_STATE", tasks["done"], second),
     ):
-        assert refused("task_assign_workspace", task_id=task, workspace_id=workspace) == code
+        assert refusal_code("task_assign_workspace", task_id=task, workspace_id=workspace) == code
 
 
-def test_an_agents_task_is_placed_by_itself_and_not_by_another_agent(site: Site, hub: Hub) -> None:
+def test_an_agents_task_is_placed_by_itself_and_not_by_another_agent(site: WorkspaceSite, hub: Hub) -> None:
     workflow, tasks = site.workflow()
     given = {"task_id": tasks["one"], "workspace_id": site.workspace(workflow, "a")["id"]}
     ada, bob = Agent(hub, "ada"), Agent(hub, "bob")
@@ -352,21 +360,21 @@ def test_an_agents_task_is_placed_by_itself_and_not_by_another_agent(site: Site,
     assert ada.call("task_assign_workspace", claim_epoch=epoch, **given) == {"success": True}
 
 
-def test_nobody_moves_anothers_task_out_of_its_workspace_by_making_a_new_one(site: Site, hub: Hub) -> None:
+def test_nobody_moves_anothers_task_out_of_its_workspace_by_making_a_new_one(site: WorkspaceSite, hub: Hub) -> None:
     workflow, tasks = site.workflow("one", "free")
     ada, bob = Agent(hub, "ada"), Agent(hub, "bob")
     held = site.workspace(workflow, "bobs", task_ids=[tasks["one"]])
     bob.call("task_claim", task_id=tasks["one"])
     given = {"workflow_id": workflow, "branch": "adas", "task_ids": [tasks["free"], tasks["one"]]}
-    before = everything(hub), refs(site.root), site.worktrees()
+    before = all_rows(hub), refs(site.root), site.worktrees()
     assert code_of(ada.call, "workspace_create", **given) == "STALE_CLAIM"
-    assert (everything(hub), refs(site.root), site.worktrees()) == before
+    assert (all_rows(hub), refs(site.root), site.worktrees()) == before
     assert code_of(ada.call, "workspace_update", id=held["id"], status="abandoned") == "FORBIDDEN"
     moved = bob.call("workspace_create", **given)
     assert site.ask("task_get", id=tasks["one"])["workspace_id"] == moved["id"]
 
 
-def test_workspaces_are_listed_by_status_page_by_page(site: Site, clock: Clock) -> None:
+def test_workspaces_are_listed_by_status_page_by_page(site: WorkspaceSite, clock: Clock) -> None:
     workflow, _ = site.workflow()
     made = []
     for branch in ("a", "b", "c"):
@@ -374,7 +382,7 @@ def test_workspaces_are_listed_by_status_page_by_page(site: Site, clock: Clock) 
         clock.advance(1)
     site.end(made[0], "merged", merge_commit=git(site.root, "rev-parse", "HEAD"))
     site.end(made[1])
-    ids = lambda **more: [one["id"] for one in site.listed(workflow, **more)]  # noqa: E731
+    ids = lambda **more: [one["id"] for one in site.workspaces(workflow, **more)]  # noqa: E731
     assert (ids(), ids(status=["active"]), ids(status=["merged", "abandoned"])) == (made, made[2:], made[:2])
     page = site.ask("workspace_list", workflow_id=workflow, limit=2)
     assert ([one["id"] for one in page["workspaces"]], page["total"], page["next_offset"]) == (made[:2], 3, 2)
@@ -385,7 +393,7 @@ def test_workspaces_are_listed_by_status_page_by_page(site: Site, clock: Clock) 
 
 
 @on_sqlite
-def test_a_hundred_workspaces_with_long_paths_are_listed_in_bounded_pages(site: Site, hub: Hub) -> None:
+def test_a_hundred_workspaces_with_long_paths_are_listed_in_bounded_pages(site: WorkspaceSite, hub: Hub) -> None:
     workflow, tasks = site.workflow(*(f"task {number}" for number in range(30)))
     with hub.own_work() as tx:
         for number in range(100):
@@ -404,23 +412,23 @@ def test_a_hundred_workspaces_with_long_paths_are_listed_in_bounded_pages(site: 
         seen += [one["id"] for one in page["workspaces"]]
         offset = page["next_offset"]
     assert len(seen) == len(set(seen)) == 100
-    assert len(site.listed(workflow, limit=1)[0]["task_ids"]) == 20
+    assert len(site.workspaces(workflow, limit=1)[0]["task_ids"]) == 20
     assert site.ask("workspace_forecast", workflow_id=workflow)["compared"] == 0, "none of them is on this node"
 
 
 # Ended
 
 
-def test_a_merged_workspace_is_gone_with_its_branch(site: Site) -> None:
+def test_a_merged_workspace_is_gone_with_its_branch(site: WorkspaceSite) -> None:
     workflow, _ = site.workflow()
     made = site.workspace(workflow, "a")
-    edited(made, "file-0", "mine")
+    edit(made, "file-0", "mine")
     git(site.root, "merge", "-q", "--no-ff", "-m", "merge a", "a")
     merge, since = git(site.root, "rev-parse", "HEAD"), newest(site.ask)
     gone = {"success": True, "worktree": "removed", "saved_refs": [], "problem": None}
     assert site.end(made["id"], "merged", merge_commit=merge) == gone
     assert site.end(made["id"], "merged", merge_commit=merge) == gone, "twice is as good as once"
-    kept = site.listed(workflow)[0]
+    kept = site.workspaces(workflow)[0]
     assert (kept["status"], kept["merge_commit"], kept["worktree"]) == ("merged", merge, "removed")
     told = [event["what"] for event in site.ask("event_list", after=since)["events"]]
     assert told == ["workspace.updated", "worktree.closed", "workspace.removed"]
@@ -428,7 +436,7 @@ def test_a_merged_workspace_is_gone_with_its_branch(site: Site) -> None:
     assert site.is_as_before()
 
 
-def test_what_is_no_end_of_a_workspace_is_refused(site: Site) -> None:
+def test_what_is_no_end_of_a_workspace_is_refused(site: WorkspaceSite) -> None:
     workflow, _ = site.workflow()
     live, over = (site.workspace(workflow, branch)["id"] for branch in ("a", "b"))
     site.end(over)
@@ -452,15 +460,15 @@ def test_what_is_no_end_of_a_workspace_is_refused(site: Site) -> None:
 
 
 @on_sqlite
-def test_work_that_nothing_else_keeps_can_be_read_back_under_a_ref(site: Site) -> None:
+def test_work_that_nothing_else_keeps_can_be_read_back_under_a_ref(site: WorkspaceSite) -> None:
     workflow, _ = site.workflow()
     made = site.workspace(workflow, "a")
-    edited(made, "file-0", "committed, and in no other branch")
-    edited(made, "file-1", "uncommitted", committed=False)
+    edit(made, "file-0", "committed, and in no other branch")
+    edit(made, "file-1", "uncommitted", committed=False)
     Path(made["path"], "new file").write_text("untracked")
     ref = f"refs/crewhall/{made['id']}"
     assert site.end(made["id"]) == {"success": True, "worktree": "removed", "saved_refs": [ref], "problem": None}
-    assert site.listed(workflow)[0]["saved_refs"] == [ref]
+    assert site.workspaces(workflow)[0]["saved_refs"] == [ref]
     show = lambda file: git(site.root, "show", f"{ref}:{file}")  # noqa: E731
     assert show("file-0").startswith("committed, and") and show("file-1").startswith("uncommitted")
     assert show("new file") == "untracked"
@@ -469,17 +477,17 @@ def test_work_that_nothing_else_keeps_can_be_read_back_under_a_ref(site: Site) -
 
 
 @on_sqlite
-def test_after_a_squash_the_branchs_own_commits_are_kept_under_a_ref(site: Site) -> None:
+def test_after_a_squash_the_branchs_own_commits_are_kept_under_a_ref(site: WorkspaceSite) -> None:
     workflow, _ = site.workflow()
     made = site.workspace(workflow, "a")
-    tip = edited(made, "file-0", "mine")
+    tip = edit(made, "file-0", "mine")
     git(site.root, "merge", "-q", "--squash", "a")
     ended = site.end(made["id"], "merged", merge_commit=commit(site.root, "squashed"))
     assert [refs(site.root)[ref] for ref in ended["saved_refs"]] == [tip]
     assert not site.home.exists() and "refs/heads/a" not in refs(site.root)
 
 
-def test_a_worker_does_not_end_the_workspace_in_which_another_agent_works(site: Site, hub: Hub) -> None:
+def test_a_worker_does_not_end_the_workspace_in_which_another_agent_works(site: WorkspaceSite, hub: Hub) -> None:
     workflow, tasks = site.workflow("one", "two", "three")
     ada, bob, cleo = Agent(hub, "ada"), Agent(hub, "bob"), Agent(hub, "cleo", "coordinator")
     made = [site.workspace(workflow, name, task_ids=[tasks[name]])["id"] for name in tasks]
@@ -509,23 +517,25 @@ def busy() -> Iterator[Callable[[str], "subprocess.Popen[bytes]"]]:
 
 
 @on_sqlite
-def test_a_worktree_in_which_somebody_is_goes_when_they_have_left(site: Site, clock: Clock, busy: Any) -> None:
+def test_a_worktree_in_which_somebody_is_goes_when_they_have_left(site: WorkspaceSite, clock: Clock, busy: Any) -> None:
     workflow, _ = site.workflow()
     made = site.workspace(workflow, "a")
     process = busy(made["path"])
     told = site.end(made["id"])
     assert (told["success"], told["worktree"]) == (True, "made") and str(process.pid) in told["problem"]
     minutes(site, clock)
-    assert str(process.pid) in site.listed(workflow)[0]["problem"] and os.path.isdir(made["path"])
+    assert str(process.pid) in site.workspaces(workflow)[0]["problem"] and os.path.isdir(made["path"])
     process.kill()
     process.communicate()
     minutes(site, clock)
-    kept = site.listed(workflow)[0]
+    kept = site.workspaces(workflow)[0]
     assert (kept["worktree"], kept["problem"]) == ("removed", None) and site.is_as_before()
 
 
 @on_sqlite
-def test_a_place_that_is_to_be_removed_is_not_given_to_another_workspace(site: Site, clock: Clock, busy: Any) -> None:
+def test_a_place_that_is_to_be_removed_is_not_given_to_another_workspace(
+    site: WorkspaceSite, clock: Clock, busy: Any
+) -> None:
     """Otherwise the chore would take it away from under whoever works there by then."""
     workflow, tasks = site.workflow(auto_create_workspaces=True)
     agent = register(site.ask)
@@ -545,7 +555,7 @@ def test_a_place_that_is_to_be_removed_is_not_given_to_another_workspace(site: S
 
 
 @on_sqlite
-def test_one_that_cannot_be_removed_keeps_no_other_back(site: Site, clock: Clock, database: str) -> None:
+def test_one_that_cannot_be_removed_keeps_no_other_back(site: WorkspaceSite, clock: Clock, database: str) -> None:
     workflow, _ = site.workflow()
     made = [site.workspace(workflow, branch) for branch in ("a", "b", "c", "d")]
     for one in made[:2]:
@@ -555,37 +565,39 @@ def test_one_that_cannot_be_removed_keeps_no_other_back(site: Site, clock: Clock
     clock.advance(1)
     rows(database, "UPDATE workspace SET status = 'abandoned' WHERE branch IN ('c', 'd')")
     minutes(site, clock, 3)
-    stands = {one["branch"]: one["worktree"] for one in site.listed(workflow)}
+    stands = {one["branch"]: one["worktree"] for one in site.workspaces(workflow)}
     assert stands == {"a": "made", "b": "made", "c": "removed", "d": "removed"}
 
 
 def test_one_whose_end_cannot_be_noted_is_noted_with_that_and_keeps_no_other_back(
-    site: Site, clock: Clock, database: str
+    site: WorkspaceSite, clock: Clock, database: str
 ) -> None:
     workflow, _ = site.workflow()
     made = [site.workspace(workflow, branch) for branch in ("a", "b")]
     rows(database, "UPDATE workspace SET status = 'abandoned'")
-    with broken(database, "workspace", "UPDATE", "NEW.branch = 'a' AND NEW.worktree = 'removed'"):
+    with refuse_changes(database, "workspace", "UPDATE", "NEW.branch = 'a' AND NEW.worktree = 'removed'"):
         minutes(site, clock, 2)
         first, second = by_branch(site, workflow)
     assert (first["id"], first["worktree"], second["worktree"]) == (made[0]["id"], "made", "removed")
     assert "refused by the test" in first["problem"]
     minutes(site, clock, 2)
-    assert [one["problem"] for one in site.listed(workflow)] == [None, None] and site.is_as_before()
+    assert [one["problem"] for one in site.workspaces(workflow)] == [None, None] and site.is_as_before()
 
 
-def test_one_that_cannot_be_given_up_keeps_no_other_back(site: Site, clock: Clock, database: str) -> None:
+def test_one_that_cannot_be_given_up_keeps_no_other_back(site: WorkspaceSite, clock: Clock, database: str) -> None:
     workflow, _ = site.workflow()
     for branch in ("a", "b"):
         site.workspace(workflow, branch)
     rows(database, "UPDATE workspace SET worktree = 'wanted'")
-    with broken(database, "workspace", "UPDATE", "NEW.branch = 'a' AND NEW.status = 'abandoned'"):
+    with refuse_changes(database, "workspace", "UPDATE", "NEW.branch = 'a' AND NEW.status = 'abandoned'"):
         minutes(site, clock, 17)
     assert [one["worktree"] for one in by_branch(site, workflow)] == ["wanted", "removed"]
 
 
 @on_sqlite
-def test_a_problem_with_a_name_that_is_no_text_is_told_and_keeps_no_other_back(site: Site, clock: Clock) -> None:
+def test_a_problem_with_a_name_that_is_no_text_is_told_and_keeps_no_other_back(
+    site: WorkspaceSite, clock: Clock
+) -> None:
     workflow, _ = site.workflow()
     made = [site.workspace(workflow, branch) for branch in ("a", "b")]
     inside = Path(made[0]["path"], os.fsdecode(b"caf\xe9"))
@@ -600,36 +612,36 @@ def test_a_problem_with_a_name_that_is_no_text_is_told_and_keeps_no_other_back(s
 
 @on_sqlite
 def test_an_end_without_a_directory_for_temporary_files_is_tried_again(
-    site: Site, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    site: WorkspaceSite, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workflow, _ = site.workflow()
     made = site.workspace(workflow, "a")
-    edited(made, "file-0", "uncommitted", committed=False)
+    edit(made, "file-0", "uncommitted", committed=False)
     with monkeypatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(site.root / "missing"))
         told = site.end(made["id"])
         assert told["worktree"] == "made" and told["problem"]
     minutes(site, clock)
-    assert site.listed(workflow)[0]["saved_refs"] == [f"refs/crewhall/{made['id']}"] and not site.home.exists()
+    assert site.workspaces(workflow)[0]["saved_refs"] == [f"refs/crewhall/{made['id']}"] and not site.home.exists()
 
 
-def test_with_a_workflow_that_is_abandoned_its_workspaces_end(site: Site, clock: Clock) -> None:
+def test_with_a_workflow_that_is_abandoned_its_workspaces_end(site: WorkspaceSite, clock: Clock) -> None:
     workflow, _ = site.workflow()
     other = site.workspace(site.workflow()[0], "other")
     for branch in ("a", "b", "c", "d", "e"):
         made = site.workspace(workflow, branch)
-    edited(made, "file-0", "uncommitted", committed=False)
+    edit(made, "file-0", "uncommitted", committed=False)
     site.ask("workflow_update_status", id=workflow, status="abandoned")
-    assert {one["status"] for one in site.listed(workflow)} == {"abandoned"}
+    assert {one["status"] for one in site.workspaces(workflow)} == {"abandoned"}
     minutes(site, clock, 3)
-    assert {one["worktree"] for one in site.listed(workflow)} == {"removed"}
+    assert {one["worktree"] for one in site.workspaces(workflow)} == {"removed"}
     assert site.worktrees() == [other["path"]]
     saved = [ref for ref in refs(site.root) if ref not in site.before]
     assert sorted(saved) == [f"refs/crewhall/{made['id']}", "refs/heads/other"]
 
 
 @on_sqlite
-def test_a_repository_that_is_gone_is_told_and_one_that_is_back_is_tidied(site: Site, clock: Clock) -> None:
+def test_a_repository_that_is_gone_is_told_and_one_that_is_back_is_tidied(site: WorkspaceSite, clock: Clock) -> None:
     workflow, _ = site.workflow()
     made = site.workspace(workflow, "a")
     site.root.rename(site.root.with_name("moved"))
@@ -638,25 +650,25 @@ def test_a_repository_that_is_gone_is_told_and_one_that_is_back_is_tidied(site: 
     minutes(site, clock)
     site.root.with_name("moved").rename(site.root)
     minutes(site, clock)
-    assert site.listed(workflow)[0]["worktree"] == "removed" and site.is_as_before()
+    assert site.workspaces(workflow)[0]["worktree"] == "removed" and site.is_as_before()
 
 
 # Of several machines
 
 
 def test_a_workspace_is_ended_by_a_hub_of_its_own_node_alone(
-    site: Site, make_hub: MakeHub, clock: Clock, tmp_path: Path
+    site: WorkspaceSite, make_hub: MakeHub, clock: Clock, tmp_path: Path
 ) -> None:
     workflow, _ = site.workflow()
     made = site.workspace(workflow, "a")
-    away = Site(make_hub(clock=clock, node__name="elsewhere"), site.root)
-    before = everything(site.hub)
+    away = WorkspaceSite(make_hub(clock=clock, node__name="elsewhere"), site.root)
+    before = all_rows(site.hub)
     assert code_of(away.ask, "workspace_update", id=made["id"], status="abandoned") == "UNAVAILABLE"
-    assert everything(site.hub) == before
+    assert all_rows(site.hub) == before
     assert away.ask("workspace_forecast", workflow_id=workflow)["compared"] == 0
     away.ask("workflow_update_status", id=workflow, status="abandoned")
     minutes(away, clock, 2)
-    assert os.path.isdir(made["path"]) and away.listed(workflow)[0]["worktree"] == "made"
+    assert os.path.isdir(made["path"]) and away.workspaces(workflow)[0]["worktree"] == "made"
     minutes(site, clock, 2)
     assert site.is_as_before()
 
@@ -667,30 +679,30 @@ def test_a_sqlite_hall_is_on_one_node_whatever_the_machine_is_called(make_hub: M
 
 
 def test_a_worktree_stays_while_another_live_workspace_is_at_its_path(
-    site: Site, make_hub: MakeHub, clock: Clock
+    site: WorkspaceSite, make_hub: MakeHub, clock: Clock
 ) -> None:
     """The machine got another name meanwhile, or two hubs on it have two."""
     workflow, _ = site.workflow()
     made = site.workspace(workflow, "a")
-    again = Site(make_hub(clock=clock, node__name="elsewhere"), site.root)
+    again = WorkspaceSite(make_hub(clock=clock, node__name="elsewhere"), site.root)
     found = again.workspace(workflow, "a")
     assert (found["path"], found["worktree"]) == (made["path"], "found")
     assert found["id"] in site.end(made["id"])["problem"]
     minutes(site, clock)
-    kept = {one["id"]: one for one in site.listed(workflow)}
+    kept = {one["id"]: one for one in site.workspaces(workflow)}
     assert os.path.isdir(made["path"]) and found["id"] in kept[made["id"]]["problem"]
     again.end(found["id"])
     minutes(site, clock)
-    assert {one["worktree"] for one in site.listed(workflow)} == {"removed", "found"} and site.is_as_before()
+    assert {one["worktree"] for one in site.workspaces(workflow)} == {"removed", "found"} and site.is_as_before()
 
 
 @on_sqlite
-def test_the_same_path_on_two_nodes_is_two_workspaces(site: Site, make_hub: MakeHub, tmp_path: Path) -> None:
+def test_the_same_path_on_two_nodes_is_two_workspaces(site: WorkspaceSite, make_hub: MakeHub, tmp_path: Path) -> None:
     """Two machines may have the same directories: here one looks at a copy that is moved away."""
     workflow, _ = site.workflow()
     first = site.workspace(workflow, "a")
     site.home.rename(tmp_path / "their worktrees")
     site.root.rename(tmp_path / "their repository")
     make_repository(site.root)
-    second = Site(make_hub(node__name="elsewhere"), site.root).workspace(workflow, "a")
+    second = WorkspaceSite(make_hub(node__name="elsewhere"), site.root).workspace(workflow, "a")
     assert (second["path"], second["worktree"]) == (first["path"], "made") and second["id"] != first["id"]

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from crewhall.config import BY_KEY, CLIENT_VARIABLES, said
+from crewhall.config import BY_KEY, CLIENT_VARIABLES, variable_value
 
 LEAVING = b"!leaving"
 BYE = b"!bye"
@@ -27,7 +27,7 @@ def version_of(text: str) -> tuple[int, ...]:
 def client_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables of a client's environment that count for its calls. The dry run goes by either of its names."""
     names = {name: name for name in CLIENT_VARIABLES} | {"CLAUDEOPS_DRY_RUN": BY_KEY["pulls.dry_run"].variable}
-    values = {name: said(environ, name) or said(environ, other) for name, other in names.items()}
+    values = {name: variable_value(environ, name) or variable_value(environ, other) for name, other in names.items()}
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -11,7 +11,7 @@ import pysqlite3.dbapi2 as sqlite3
 
 from crewhall.config import BY_KEY, Settings
 from crewhall.errors import Failure
-from crewhall.store.migrate import steps
+from crewhall.store.migrate import migrations
 from crewhall.store.open import connect
 from crewhall.store.sql import Queries
 from crewhall.store.transaction import Store
@@ -102,7 +102,7 @@ def _schema_number(store: Store) -> int:
 
 
 def _schema(where: str, tables: list[str], applied: int, damage: str | None, dialect: str) -> Finding:
-    newest = max(step.number for step in steps(dialect))
+    newest = max(migration.number for migration in migrations(dialect))
     if damage:
         return _damage_finding(where, damage)
     if applied > newest:

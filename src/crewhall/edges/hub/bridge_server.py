@@ -93,7 +93,7 @@ class BridgeServer:
                 self._bridges[task] = connection
                 if self._is_leaving:
                     connection.leave()
-                with self.edge.dispatcher.hub.presence.of(connection.bridge):
+                with self.edge.dispatcher.hub.presence.connection(connection.bridge):
                     await connection.run()
         except (OSError, EOFError, asyncio.CancelledError):
             log.debug("a bridge went away")

@@ -43,7 +43,7 @@ from mcp_types import Prompt as McpPrompt
 from pydantic import BaseModel
 
 from crewhall.app import refuse_unstorable
-from crewhall.declaration import WORD, Declared
+from crewhall.declaration import WORD, Declaration
 from crewhall.edges.cli.arguments import typed_value
 from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.edges.mcp.caller import Caller, caller_of
@@ -75,7 +75,7 @@ class Offers:
 
     def _seen_by(self, who: Caller) -> list[tuple[str, Tool]]:
         """What a caller may read of the families it chose; a profile shortens the list of tools alone."""
-        return resources(self.registry.visible(who.actor.kinds, who.families, "all"))
+        return resources(self.registry.visible_tools(who.actor.kinds, who.families, "all"))
 
     async def read_resource(self, ctx: Ctx, params: ReadResourceRequestParams) -> ReadResourceResult:
         """The body of the tool that the address names, through the door as every call."""
@@ -122,12 +122,12 @@ class Offers:
         fitting = [word for word in words if word.startswith(prefix)]
         return _completion(fitting, len(fitting))
 
-    def _resolve(self, ref: PromptReference | ResourceTemplateReference, who: Caller) -> tuple[Declared, list[str]]:
+    def _resolve(self, ref: PromptReference | ResourceTemplateReference, who: Caller) -> tuple[Declaration, list[str]]:
         """What a reference names, and the arguments that can be completed in it. Raises NotFound."""
         if isinstance(ref, PromptReference):
             prompt = self.registry.find_prompt(ref.name)
             return prompt, list(prompt.arguments.model_fields)
-        for uri, tool in resources(self.registry.visible(who.actor.kinds, (), "all")):
+        for uri, tool in resources(self.registry.visible_tools(who.actor.kinds, (), "all")):
             if uri == ref.uri:
                 return tool, variables(uri)
         raise _nowhere(ref.uri)
@@ -156,7 +156,7 @@ def addresses(registry: Registry, what: str, subject: str) -> set[str]:
     return touched
 
 
-def values(declared: Declared, texts: Mapping[str, str]) -> dict[str, Any]:
+def values(declared: Declaration, texts: Mapping[str, str]) -> dict[str, Any]:
     """Texts as the values that the arguments ask for; what does not fit is left for the parser to refuse."""
     properties = declared.input_schema["properties"]
     return {name: typed_value(properties.get(name, {"type": "string"}), [text]) for name, text in texts.items()}

@@ -140,7 +140,7 @@ class McpEdge:
 
     async def _list(self, ctx: ServerRequestContext[Any], _: PaginatedRequestParams | None) -> ListToolsResult:
         who = caller_of(ctx)
-        tools = self.registry.visible(who.actor.kinds, who.families, who.profile)
+        tools = self.registry.visible_tools(who.actor.kinds, who.families, who.profile)
         return ListToolsResult(tools=[as_mcp(tool) for tool in tools])
 
     async def _call(self, ctx: ServerRequestContext[Any], params: CallToolRequestParams) -> Any:

@@ -37,7 +37,7 @@ class WorktreeServers:
 
     def __init__(self, dispatcher: Dispatcher, feed: Feed) -> None:
         self._hub = dispatcher.hub
-        registry = self._hub.registry.narrowed("worktree")
+        registry = self._hub.registry.narrow("worktree")
         self.listening = Listening(feed, registry)
         self.edge = McpEdge(dispatcher, self.listening, registry, INSTRUCTIONS)
         self._running: dict[str, WorktreeServer] = {}

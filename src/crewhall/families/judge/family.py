@@ -1,6 +1,6 @@
 """The family's name, under which its tools declare themselves."""
 
-from crewhall.fair_queue import Line
+from crewhall.fair_queue import FairQueue
 from crewhall.families.judge.report_writes import ReportWrites
 from crewhall.tool import Family
 
@@ -27,5 +27,5 @@ hint says; when `recoverable` is false, do not repeat the call.
 )
 
 # Claude is slow, costs money, and has limits of its own.
-REVIEWS = judge.state(lambda settings: Line(settings["judge.at_once"], "review"))
+REVIEWS = judge.state(lambda settings: FairQueue(settings["judge.at_once"], "review"))
 REPORT_WRITES = judge.state(lambda _: ReportWrites())

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from crewhall.bounded import fitting
+from crewhall.bounded import take_fitting
 from crewhall.store.transaction import Row
 from crewhall.tool import Result
 
@@ -296,4 +296,4 @@ class Report(ReportRow):
 def points(findings: "list[Finding] | list[AuditFinding]", shape: type[Point] = Point) -> list[Any]:
     """As many findings as fit in a result."""
     shown = (shape.model_validate(one.model_dump() | {"issue": one.issue[:FINDING_CHARACTERS]}) for one in findings)
-    return fitting(shown, SHOWN_BYTES)
+    return take_fitting(shown, SHOWN_BYTES)

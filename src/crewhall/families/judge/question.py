@@ -62,7 +62,7 @@ class MenuQuestion:
         return frozenset() if self.reports is None else self.reports.report_paths
 
     @property
-    def hidden(self) -> list[str]:
+    def unshown_files(self) -> list[str]:
         """The input files that the prompt only names, and why."""
         inputs = (file for each in self.inputs.values() for file in each)
         return [f"{file.name[:200]}: {file.note}" for file in inputs if file.text is None]

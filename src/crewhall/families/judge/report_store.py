@@ -14,7 +14,7 @@ from crewhall.families.judge.question import ReviewResult, ReviewRun
 from crewhall.families.judge.rules_answer import UnreadableAnswer, ruling_in
 from crewhall.families.judge.rules_prompt import visible
 from crewhall.families.judge.rules_secret import without_secrets
-from crewhall.families.work.lookup import locked
+from crewhall.families.work.lookup import get_locked
 from crewhall.families.work.workflow.halt import halt
 from crewhall.identity import new_id
 from crewhall.store.transaction import Row, Tx
@@ -67,16 +67,16 @@ def store(call: Call, run: ReviewRun) -> ReviewResult:
         "duration_ms": round(run.reply.seconds * 1000),
         "actor": call.actor.id,
     }
-    has_paused = False
-    with call.begin(at=call.later()) as tx:  # it happens now, and began long ago
+    now, has_paused = call.later(), False
+    with call.begin(at=now) as tx:  # it happens now, and began long ago
         if question.workflow_id is not None:
             # Before the row that names it: who halts it needs the lock too.
-            locked(tx, "workflow", question.workflow_id)
+            get_locked(tx, "workflow", question.workflow_id)
         tx.run("judge_report_put", **row, now=tx.now)
         tx.event("report.made" if ruling is not None else "report.failed", row["id"], after=row["verdict"] or error)
         if _halts(row):
             has_paused = _halt(tx, row, tx.now)
-    return ReviewResult(row | {"created_at": call.now}, question, has_paused=has_paused)
+    return ReviewResult(row | {"created_at": now}, question, has_paused=has_paused)
 
 
 def _halts(row: Row) -> bool:

@@ -103,7 +103,7 @@ def _review(result: ReviewResult) -> ReviewOutcome:
             "report_md_path": None if result.problem else reports.given_path(MD),
             "report_json_path": None if result.problem else reports.given_path(JSON),
         }
-    hidden = result.question.hidden
+    hidden = result.question.unshown_files
     fields["not_shown"] = hidden[:NOT_SHOWN] + [f"and {len(hidden) - NOT_SHOWN} more"] * (len(hidden) > NOT_SHOWN)
     fields |= {"task_id": result.question.subject, "workflow_id": result.question.workflow_id}
     return ReviewOutcome(**fields, workflow_paused=result.has_paused)
@@ -201,7 +201,7 @@ def claude_health(call: Call) -> JudgeHealth:
     except (Unavailable, InvalidState) as failure:
         call.stop.check()
         error = f"{failure.message}. {failure.hint}"
-    running, waiting = call.state(REVIEWS).standing
+    running, waiting = call.state(REVIEWS).counts
     return JudgeHealth(
         available=error is None,
         version=reported,

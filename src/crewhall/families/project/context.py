@@ -20,7 +20,7 @@ from crewhall.families.project.model_context import Missing, ProjectContext
 from crewhall.families.project.rules_context import SourceText, fit, plain, visible
 from crewhall.outside.files import open_root
 from crewhall.stop import Part
-from crewhall.tool import Source, Told
+from crewhall.tool import Source, SourceLines
 
 SECONDS = 5.0  # after which nobody waits for a source any more
 THREADS = 6
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 class SourceResult:
     """What a source returned, or why it returned nothing."""
 
-    content: Told | None
+    content: SourceLines | None
     reason: str = ""
 
 
@@ -52,7 +52,7 @@ def context_of(call: Call, root: str, names: Sequence[str] | None, most: int) ->
     sources = select_sources(call.hub.registry.sources, names)
     with open_root(root):  # one that is gone is no worktree that has nothing to say
         pass
-    with call.state(ANSWERS).during(call.id):
+    with call.state(ANSWERS).call_scope(call.id):
         results = run_sources(call, root, sources)
     texts, missing = [], []
     for source in sources:

@@ -1,6 +1,6 @@
 """The family's name, under which its tools declare themselves."""
 
-from crewhall.cache import Kept
+from crewhall.cache import AnswerCache
 from crewhall.tool import Family
 
 project = Family(
@@ -9,4 +9,4 @@ project = Family(
     "crewhall.families.project",
 )
 
-ANSWERS = project.state(lambda _: Kept())  # what git and others said of a worktree, while it is still true
+ANSWERS = project.state(lambda _: AnswerCache())  # what git and others said of a worktree, while it is still true

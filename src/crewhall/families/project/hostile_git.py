@@ -151,7 +151,7 @@ def layout_of(root: str) -> GitLayout:
 
 def status_of(call: Call, root: str) -> WorktreeStatus:
     """The worktree's status. Within one call git runs once, and every caller gets the same result."""
-    return call.state(ANSWERS).once(
+    return call.state(ANSWERS).make_once(
         (call.id, "status", root), lambda: _read_status(call, setup_at(call, root)), call.stop
     )
 
@@ -170,7 +170,7 @@ def setup_at(call: Call, root: str) -> GitSetup:
 
     Raises InvalidState when it is in no working tree, or in one of another repository's making.
     """
-    return call.state(ANSWERS).once((call.id, "setup", root), lambda: _setup(call, layout_of(root)), call.stop)
+    return call.state(ANSWERS).make_once((call.id, "setup", root), lambda: _setup(call, layout_of(root)), call.stop)
 
 
 def _setup(call: Call, layout: GitLayout) -> GitSetup:

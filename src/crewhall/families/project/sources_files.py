@@ -12,7 +12,7 @@ from crewhall.errors import Failure, NotFound
 from crewhall.families.project.family import project
 from crewhall.families.project.rules_file import Text, refuse_secret_name, refuse_secret_text, text_of
 from crewhall.outside.files import Found, Top, open_root
-from crewhall.tool import Told
+from crewhall.tool import SourceLines
 
 HEAD_BYTES = 256 * 1024  # of a file that are looked at
 READMES = ("readme.md", "readme.rst", "readme.txt", "readme", "readme.adoc", "readme.org", "readme.markdown")
@@ -68,24 +68,24 @@ class FileHead:
 
 
 @project.source("instructions", priority=60, weight=12)
-def instructions(call: Call, root: str) -> Told:
+def instructions(call: Call, root: str) -> SourceLines:
     """What the project tells agents to do, by the names and first lines of such files."""
     return _join_heads(_heads(call, root, INSTRUCTIONS, lines=60), "no AGENTS.md, CLAUDE.md or the like")
 
 
 @project.source("readme", priority=70, weight=12)
-def readme(call: Call, root: str) -> Told:
+def readme(call: Call, root: str) -> SourceLines:
     """The README from its beginning; the plainest name comes first if there are several."""
     return _join_heads(_heads(call, root, READMES, lines=300)[:1], "no README")
 
 
 @project.source("manifests", priority=100, weight=10)
-def manifests(call: Call, root: str) -> Told:
+def manifests(call: Call, root: str) -> SourceLines:
     """The beginnings of what says how the project is built, and what it needs."""
     return _join_heads(_heads(call, root, MANIFESTS, lines=60), "no pyproject.toml, package.json, Makefile or the like")
 
 
-def _join_heads(heads: Sequence[FileHead], none: str) -> Told:
+def _join_heads(heads: Sequence[FileHead], none: str) -> SourceLines:
     """The heads of files, one below the other. Raises NotFound when there is none."""
     if not heads:
         raise NotFound(f"{none} at the top", hint="list_directory shows what there is.")
@@ -94,7 +94,7 @@ def _join_heads(heads: Sequence[FileHead], none: str) -> Told:
         same = next((other.name for other in heads[:number] if other.place == head.place and head.place), None)
         lines += [f"== {head.name} ==", *head.lines] if same is None else [f"== {head.name}: the same as {same} =="]
     unread = [f"{head.unread} bytes of {head.name} unread" for head in heads if head.unread]
-    return Told(lines, sum(head.more for head in heads), ", ".join(unread) or None)
+    return SourceLines(lines, sum(head.more for head in heads), ", ".join(unread) or None)
 
 
 def _heads(call: Call, root: str, names: Sequence[str], lines: int) -> list[FileHead]:

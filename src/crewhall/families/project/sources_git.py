@@ -16,7 +16,7 @@ from crewhall.families.project.hostile_git import GitSetup, WorktreeStatus, layo
 from crewhall.families.project.rules_git import StatusEntry, changed_files_in, diff_lines, head_lines, tally
 from crewhall.families.project.rules_tree import Tree, apply_changes, tree_lines, tree_of
 from crewhall.outside.files import open_root
-from crewhall.tool import Told
+from crewhall.tool import SourceLines
 
 ENTRIES, COMMITS = 400, 20
 LINES = 1_500  # of a tree
@@ -38,23 +38,25 @@ LOG = (
 
 
 @project.source("git", priority=10, weight=10)
-def git(call: Call, root: str) -> Told:
+def git(call: Call, root: str) -> SourceLines:
     """Branch, upstream, what is going on, and every path that is not as in the last commit."""
     worktree = status_of(call, root)
     lines = head_lines(worktree.status) + worktree.layout.operations() + worktree.notes()
     entries = [entry.line for entry in worktree.status.entries]
-    return Told([*lines, tally(worktree.status), *entries[:ENTRIES]], max(0, len(entries) - ENTRIES))
+    return SourceLines([*lines, tally(worktree.status), *entries[:ENTRIES]], max(0, len(entries) - ENTRIES))
 
 
 @project.source("changes", priority=40, weight=10)
-def changes(call: Call, root: str) -> Told:
+def changes(call: Call, root: str) -> SourceLines:
     """How many lines of which files are changed and not committed, staged ones and others."""
     worktree = status_of(call, root)
     entries = worktree.status.of("staged", "changed", "conflicted")
     if not entries:
         raise InvalidState("no file that git knows is changed", hint="The section git shows untracked files.")
-    lines = call.state(ANSWERS).of((root, "changes"), _mark(worktree, entries), lambda: list(_diffs(call, worktree)))
-    return Told(lines[:ENTRIES], max(0, len(lines) - ENTRIES))
+    lines = call.state(ANSWERS).get_or_make(
+        (root, "changes"), _mark(worktree, entries), lambda: list(_diffs(call, worktree))
+    )
+    return SourceLines(lines[:ENTRIES], max(0, len(lines) - ENTRIES))
 
 
 def _mark(worktree: WorktreeStatus, entries: list[StatusEntry]) -> Hashable:
@@ -79,7 +81,7 @@ def _diffs(call: Call, worktree: WorktreeStatus) -> Iterator[str]:
 
 
 @project.source("commits", priority=50, weight=8)
-def commits(call: Call, root: str) -> Told:
+def commits(call: Call, root: str) -> SourceLines:
     """The last commits: id, date, author, subject."""
     setup, name, cache = setup_at(call, root), (root, "commits"), call.state(ANSWERS)
     layout = setup.layout
@@ -87,7 +89,7 @@ def commits(call: Call, root: str) -> Told:
     if cache.has(name):  # without an older answer it is not worth to wait for the status, which tells HEAD
         lines = cache.get(name, (status_of(call, root).status.head, setup.settings, ends))
         if lines is not None:
-            return Told(lines)
+            return SourceLines(lines)
     out = run_git(call, setup, [*LOG, "--format=%H %h %cs %an: %s", "--", *layout.below])
     status_of(call, root)  # it refuses a branch that is another repository's
     records = [record.split(" ", 1) for record in os.fsdecode(out).split("\0") if record]
@@ -96,15 +98,15 @@ def commits(call: Call, root: str) -> Told:
     lines = [line for _, line in records]
     # Of a part of the repository the first commit is not HEAD.
     cache.put(name, None if ends is None or layout.prefix else (records[0][0], setup.settings, ends), lines)
-    return Told(lines)
+    return SourceLines(lines)
 
 
 @project.source("tree", priority=80, weight=15)
-def tree(call: Call, root: str) -> Told:
+def tree(call: Call, root: str) -> SourceLines:
     """Directories with how many files are in them, and names of files; without what git ignores."""
     try:
         layout = layout_of(root)
-        known = call.state(ANSWERS).of(
+        known = call.state(ANSWERS).get_or_make(
             (root, "tree"), mark([layout.index]), lambda: _tracked_tree(call, setup_at(call, root))
         )
         entries = status_of(call, root).status.entries
@@ -116,11 +118,11 @@ def tree(call: Call, root: str) -> Told:
     return _tree_section(*tree_lines(now, [path for path in new if path.endswith("/")]))
 
 
-def _tree_section(lines: list[str], unnamed: int, *rest: str) -> Told:
+def _tree_section(lines: list[str], unnamed: int, *rest: str) -> SourceLines:
     """The first lines of a tree, and what is left out."""
     names = f"the names of {unnamed} files" if unnamed else None
     omitted = "; ".join(one for one in (names, *rest) if one)
-    return Told(lines[:LINES], max(0, len(lines) - LINES), omitted or None)
+    return SourceLines(lines[:LINES], max(0, len(lines) - LINES), omitted or None)
 
 
 def _tracked_tree(call: Call, setup: GitSetup) -> Tree:
@@ -131,7 +133,7 @@ def _tracked_tree(call: Call, setup: GitSetup) -> Tree:
     return tree_of(paths)
 
 
-def _walk(call: Call, root: str, why: str) -> Told:
+def _walk(call: Call, root: str, why: str) -> SourceLines:
     """The tree as the disk has it, up to some size, without directories that hold much that nobody here wrote."""
     paths: list[str] = []
     with open_root(root) as top, top.directory(".") as start:

@@ -12,20 +12,22 @@ from crewhall.outside.docker import SECONDS, containers_of, log_of
 from crewhall.outside.just import Recipe, program, recipes
 from crewhall.outside.justfiles import Check, justfiles
 from crewhall.stop import Part
-from crewhall.tool import Told
+from crewhall.tool import SourceLines
 
 RECIPES = 200
 CONTAINERS, LOG_LINES = 6, 20
 
 
 @project.source("just", priority=90, weight=5)
-def just(call: Call, root: str) -> Told:
+def just(call: Call, root: str) -> SourceLines:
     """The recipes of the justfile, with their parameters and what is said of them."""
     check = partial(refuse_secret, allow=call.settings["project.allow"])
-    listed = call.state(ANSWERS).of((root, "just"), _depends(root, check), lambda: recipes(root, check, call.stop))
+    listed = call.state(ANSWERS).get_or_make(
+        (root, "just"), _depends(root, check), lambda: recipes(root, check, call.stop)
+    )
     if not listed:
         raise NotFound("the justfile has no public recipe", hint="Write one.")
-    return Told([_line(recipe) for recipe in listed[:RECIPES]], max(0, len(listed) - RECIPES))
+    return SourceLines([_line(recipe) for recipe in listed[:RECIPES]], max(0, len(listed) - RECIPES))
 
 
 def _depends(root: str, check: Check) -> Hashable:
@@ -41,7 +43,7 @@ def _line(recipe: Recipe) -> str:
 
 
 @project.source("containers", priority=110, weight=8)
-def containers(call: Call, root: str) -> Told:
+def containers(call: Call, root: str) -> SourceLines:
     """The containers that were started from here by Docker Compose, with the last lines of their logs."""
     stop = Part(call.stop, SECONDS)
     started = containers_of(root, stop)
@@ -50,4 +52,6 @@ def containers(call: Call, root: str) -> Told:
     lines = [f"{one.name}  {one.told}" for one in started]
     for one in started[:CONTAINERS]:
         lines += [f"== {one.name}, the end of its log ==", *log_of(one, LOG_LINES, stop)]
-    return Told(lines, 0, f"the logs of {len(started) - CONTAINERS} containers" if len(started) > CONTAINERS else None)
+    return SourceLines(
+        lines, 0, f"the logs of {len(started) - CONTAINERS} containers" if len(started) > CONTAINERS else None
+    )

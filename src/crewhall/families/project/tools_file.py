@@ -1,7 +1,7 @@
 """Files and directories of a worktree, by the sandbox alone (seed 001)."""
 
 from crewhall.app import Call
-from crewhall.cache import mark, settled
+from crewhall.cache import mark, stat_mark
 from crewhall.families.project.family import ANSWERS, project
 from crewhall.families.project.model_file import (
     Directory,
@@ -72,9 +72,9 @@ def list_directory(
 def _contents(call: Call, directory: Found, asking: GitLookup) -> Contents:
     """What is in a directory; it is not read again before it, git's index or git's settings there have changed."""
     files = asking.depends
-    depends = settled(directory.stat), None if files is None else mark(files)
+    depends = stat_mark(directory.stat), None if files is None else mark(files)
     known = None if None in depends else depends
-    return call.state(ANSWERS).of(
+    return call.state(ANSWERS).get_or_make(
         (asking.directory, "contents", asking.top or ""), known, lambda: contents(directory, asking)
     )
 

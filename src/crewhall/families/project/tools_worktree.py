@@ -129,7 +129,7 @@ def _tools(call: Call) -> list[ToolInfo]:
     """What every worktree's server offers."""
     return [
         ToolInfo(name=tool.name, description=tool.description, parameters=tool.input_schema)
-        for tool in call.hub.registry.narrowed("worktree").tools
+        for tool in call.hub.registry.narrow("worktree").tools
     ]
 
 

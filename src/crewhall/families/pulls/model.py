@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from crewhall.bounded import fitting
+from crewhall.bounded import take_fitting
 from crewhall.errors import InvalidInput
 from crewhall.families.pulls.rules_status import checks_state
 from crewhall.outside.hosting.model import Check, FileChange, Pull, PullDetail, PullFile, PullReview
@@ -205,7 +205,7 @@ class PullStatus(PullRow):
             "checks": [CheckRow.of(one) for one in detail.checks],
             "files": [FileRow.of(one) for one in detail.files],
         }
-        shown: dict[str, list[Any]] = {name: fitting(some, PART_BYTES) for name, some in rows.items()}
+        shown: dict[str, list[Any]] = {name: take_fitting(some, PART_BYTES) for name, some in rows.items()}
         left_out = {name: len(some) - len(shown[name]) for name, some in rows.items() if len(some) > len(shown[name])}
         fields = {**row_of(detail.pull), "body": detail.pull.body[:TEXT], "mergeable": detail.pull.mergeable}
         state = "unknown" if detail.checks_hidden else checks_state([one.state for one in detail.checks])

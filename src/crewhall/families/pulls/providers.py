@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from crewhall.app import Call
-from crewhall.config import Settings, said
+from crewhall.config import Settings, variable_value
 from crewhall.errors import Failure, InvalidInput, Unavailable
 from crewhall.families.pulls.rules_remote import Remote, is_at, read_remote, web_address
 from crewhall.outside.git import open_repository, refusal
@@ -35,7 +35,7 @@ SET_UP = {
 
 def configured_hosts(settings: Settings, variables: Mapping[str, str]) -> dict[str, Access | InvalidInput | None]:
     """The access to each host, a client's own token first; what is wrong with its settings; None without any."""
-    own = {name: value.strip() for name in variables if (value := said(variables, name) or "").strip()}
+    own = {name: value.strip() for name in variables if (value := variable_value(variables, name) or "").strip()}
     return {"github": _access_or_problem(_github, settings, own), "gitea": _access_or_problem(_gitea, settings, own)}
 
 

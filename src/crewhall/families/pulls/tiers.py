@@ -9,7 +9,7 @@ What a request by HTTP says of itself (the command line passes its environment o
 """
 
 from crewhall.app import Call
-from crewhall.config import careful, said
+from crewhall.config import careful, variable_value
 from crewhall.families.pulls.rules_change import tier_from
 
 TIER, DRY_RUN = "CLAUDEOPS_TIER", "CLAUDEOPS_DRY_RUN"
@@ -17,7 +17,7 @@ TIER, DRY_RUN = "CLAUDEOPS_TIER", "CLAUDEOPS_DRY_RUN"
 
 def tier_setting(call: Call) -> str | None:
     """CLAUDEOPS_TIER in the client's environment."""
-    return said(call.origin.variables, TIER)
+    return variable_value(call.origin.variables, TIER)
 
 
 def tier_of(call: Call) -> int:
@@ -31,4 +31,4 @@ def tier_of(call: Call) -> int:
 
 def is_dry_run(call: Call) -> bool:
     """Whether nothing may be sent: one of the hub and the client is enough."""
-    return call.settings["pulls.dry_run"] or careful(said(call.origin.variables, DRY_RUN) or "")
+    return call.settings["pulls.dry_run"] or careful(variable_value(call.origin.variables, DRY_RUN) or "")

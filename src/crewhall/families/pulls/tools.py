@@ -4,7 +4,7 @@ from itertools import islice
 from typing import Literal
 
 from crewhall.app import Call
-from crewhall.bounded import cut, fitting, page
+from crewhall.bounded import cut, page, take_fitting
 from crewhall.errors import Failure, InvalidInput
 from crewhall.families.pulls.family import pulls
 from crewhall.families.pulls.model import (
@@ -106,7 +106,7 @@ def _likely(call: Call, wanted: Wanted, clone_url: str | None) -> str | None:
 
 def _plan(wanted: Wanted, provider: str | None) -> CreatedPull:
     plans = [FilePlan(path=file.path, action=file.action, bytes=len(file.content)) for file in wanted.files]  # type: ignore[arg-type]
-    shown = fitting(plans, PLAN_FILES_BYTES)
+    shown = take_fitting(plans, PLAN_FILES_BYTES)
     body = cut({"body": wanted.body}, ("body",), (), each=PLAN_BODY_BYTES)
     left_out = {**(body["left_out"] or {}), **({"files": len(plans) - len(shown)} if len(shown) < len(plans) else {})}
     name = branch_name(wanted.prefix, wanted.change_type, wanted.title)

@@ -1,4 +1,4 @@
-"""Things by their ids: there, perhaps locked, or NotFound with a hint where to look."""
+"""Rows by their ids, locked or not; NotFound with a hint where to look when there is none."""
 
 from typing import Literal
 
@@ -16,17 +16,17 @@ HINTS: dict[Kind, str] = {
 }
 
 
-def found(look: Look, kind: Kind, thing_id: str) -> Row:
-    """The thing. Raises NotFound."""
-    return _there(look.one(f"{kind}_get", id=thing_id), kind, thing_id)
+def get(look: Look, kind: Kind, thing_id: str) -> Row:
+    """The row of a thing. Raises NotFound."""
+    return _refuse_missing(look.one(f"{kind}_get", id=thing_id), kind, thing_id)
 
 
-def locked(tx: Tx, kind: Literal["agent", "workflow"], thing_id: str) -> Row:
-    """The thing's changing parts, locked until commit. Raises NotFound."""
-    return _there(tx.one(f"{kind}_lock", id=thing_id), kind, thing_id)
+def get_locked(tx: Tx, kind: Literal["agent", "workflow"], thing_id: str) -> Row:
+    """The columns of a thing that change, locked until commit. Raises NotFound."""
+    return _refuse_missing(tx.one(f"{kind}_lock", id=thing_id), kind, thing_id)
 
 
-def _there(row: Row | None, kind: Kind, thing_id: str) -> Row:
+def _refuse_missing(row: Row | None, kind: Kind, thing_id: str) -> Row:
     if row is None:
         raise no_such(kind, thing_id)
     return row

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import to_json
 
-from crewhall.declaration import Acting, Suggest
+from crewhall.declaration import ActingAgent, Suggest
 from crewhall.tool import Result
 
 PATH_BYTES = 4096
@@ -13,19 +13,19 @@ PATH_BYTES = 4096
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-def _fits(path: str) -> str:
-    """Raise ValueError for a path that no file can have; a list of paths stays short by that."""
+def check_path_length(path: str) -> str:
+    """The path. Raises ValueError for one that is too long for a file; that keeps lists of paths short."""
     if len(to_json(path)) > PATH_BYTES + 2:
         raise ValueError(f"A path has at most {PATH_BYTES} bytes")
     return path
 
 
-Path = Annotated[str, Field(min_length=1, max_length=PATH_BYTES), AfterValidator(_fits)]
+Path = Annotated[str, Field(min_length=1, max_length=PATH_BYTES), AfterValidator(check_path_length)]
 AgentId = Annotated[str, Suggest("agent_ids"), Field(max_length=100, description="An agent's id, ag_…")]
 TaskId = Annotated[str, Suggest("task_ids"), Field(max_length=100, description="A task's id, tk_…")]
 Me = Annotated[
     str,
-    Acting(),
+    ActingAgent(),
     Field(max_length=100, description="Your agent id; left out if you have a token of your own."),
 ]
 Word = Annotated[str, Field(min_length=1, max_length=100)]
@@ -38,8 +38,8 @@ Cargo = dict[str, Any]
 PageCursor = Annotated[str, Field(min_length=1, max_length=200, description="next_cursor of the page before.")]
 
 
-class Given(BaseModel):
-    """Base of what callers hand over as an object: typed strictly, and nothing else in it."""
+class InputModel(BaseModel):
+    """Base of objects that callers pass: typed strictly, no other fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 

@@ -28,7 +28,7 @@ def join_hall(
     return f"""\
 Join the hall with Crewhall's tools, in this order:
 
-1. agent_register(name={_said(name)}, runtime={_said(runtime)}, role={_said(role)}, workspace_path=the directory you \
+1. agent_register(name={_json(name)}, runtime={_json(runtime)}, role={_json(role)}, workspace_path=the directory you \
 work in, capabilities=a few words for what you are good at). Keep the id it returns: it is your agent id from now on.
 2. agent_heartbeat(agent_id=your id). Call it again within next_heartbeat_ms while you work, with status="busy".
 3. agent_list(status=["online", "busy"]): who is here, and what they do.
@@ -52,11 +52,11 @@ def plan_workflow(
     return f"""\
 Plan this as a workflow in the hall, with Crewhall's tools. It comes from {source_type}:
 
-{fenced(source)}
+{fence(source)}
 
 1. Read the whole of it, by its URL or number if that is all you have, and the code that it is about. Ask me what \
 is unclear before you plan.
-2. workflow_create(name=a short title, source_type={_said(source_type)}, source_content=its text as it is, \
+2. workflow_create(name=a short title, source_type={_json(source_type)}, source_content=its text as it is, \
 source_ref=its URL or number, max_parallel_tasks={max_parallel_tasks}, auto_create_workspaces=true if tasks will run \
 side by side in this repository).
 3. Cut the work into tasks that one agent can finish in an hour or less, each with a description that says when it \
@@ -77,11 +77,11 @@ def take_next_task(
     workflow_id: Annotated[WorkflowId, Field(description="The workflow; any if left out.")] | None = None,
 ) -> str:
     """Take the next task that is free, do it, and report how it went."""
-    only = f", workflow_id={_said(workflow_id)}" if workflow_id else ""
+    only = f", workflow_id={_json(workflow_id)}" if workflow_id else ""
     return f"""\
 Take the next task of the hall and do it, with Crewhall's tools:
 
-1. agent_register(name={_said(name)}, runtime={_said(runtime)}, workspace_path=the directory you work in) if you are \
+1. agent_register(name={_json(name)}, runtime={_json(runtime)}, workspace_path=the directory you work in) if you are \
 not in the hall yet. Keep the id it returns.
 2. task_get_available(agent_id=your id, repository_path=the directory you work in{only}), and \
 task_claim(task_id=the first one's id, agent_id=your id). When success is false another has it: take the next. When \
@@ -107,7 +107,7 @@ def resume_task(
     | None = None,
 ) -> str:
     """Go on with a task after your memory was cleared, or when you take it over from another."""
-    given = ", ".join(f"{name}={_said(one)}" for name, one in (("task_id", task_id), ("agent_id", agent_id)) if one)
+    given = ", ".join(f"{name}={_json(one)}" for name, one in (("task_id", task_id), ("agent_id", agent_id)) if one)
     return f"""\
 You were at work on a task of the hall, and your memory of it is gone. The hall remembers. Go on with Crewhall's tools:
 
@@ -135,7 +135,7 @@ def catch_up(
     | None = None,
 ) -> str:
     """Tell what happened in the hall since a cursor, and who did it."""
-    only = f", actor={_said(actor)}" if actor else ""
+    only = f", actor={_json(actor)}" if actor else ""
     return f"""\
 Tell me what happened in the hall since event {after}. Use Crewhall's tools to read, and change nothing:
 
@@ -154,7 +154,7 @@ unfinished or wrong, with the numbers of the events that show it.
 @work.prompt("leave_hall")
 def leave_hall(agent_id: AgentId | None = None) -> str:
     """Leave the hall in good order."""
-    own = _said(agent_id) if agent_id else "your agent id, which agent_register gave you"
+    own = _json(agent_id) if agent_id else "your agent id, which agent_register gave you"
     return f"""\
 Leave the hall in good order, with Crewhall's tools:
 
@@ -166,13 +166,13 @@ Leave the hall in good order, with Crewhall's tools:
 """
 
 
-def fenced(text: str) -> str:
-    """A text between lines that do not occur in it, so that nothing in it ends it."""
+def fence(text: str) -> str:
+    """The text between fence lines that do not occur in it, so that nothing in it ends the block."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}\n{text}\n{fence}"
+    line = "`" * max(3, longest + 1)
+    return f"{line}\n{text}\n{line}"
 
 
-def _said(value: str) -> str:
-    """A value as it stands in a call, whatever is in it."""
+def _json(value: str) -> str:
+    """A value as JSON, as it stands in a call."""
     return json.dumps(value, ensure_ascii=False)

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import from_json
 
 from crewhall.bounded import WHOLE_BYTES, Cut, cut
-from crewhall.families.work.model import PATH_BYTES, _fits
+from crewhall.families.work.model import PATH_BYTES, check_path_length
 from crewhall.store.transaction import Row
 from crewhall.tool import Result
 
@@ -21,7 +21,7 @@ Capabilities = Annotated[
 ]
 Metadata = Annotated[dict[str, Any], Field(description="Anything else worth keeping, as an object of at most 16 kB.")]
 WorkspacePath = Annotated[
-    str, Field(max_length=PATH_BYTES, description="The directory you work in."), AfterValidator(_fits)
+    str, Field(max_length=PATH_BYTES, description="The directory you work in."), AfterValidator(check_path_length)
 ]
 
 
@@ -44,18 +44,18 @@ class Agent(Result):
 
     @classmethod
     def from_row(cls, row: Row, total: int = WHOLE_BYTES) -> "Agent":
-        told = row | {"capabilities": from_json(row["capabilities"])}
-        return cls(**cut(told, ("capabilities", "workspace_path"), ("metadata",), total=total))
+        fields = row | {"capabilities": from_json(row["capabilities"])}
+        return cls(**cut(fields, ("capabilities", "workspace_path"), ("metadata",), total=total))
 
 
-class Registered(Result):
+class AgentRegistered(Result):
     id: str
     name: str
     status: AgentStatus
     role: Role
 
 
-class Beat(Result):
+class Heartbeat(Result):
     success: bool
     next_heartbeat_ms: int
 
@@ -72,6 +72,6 @@ class AgentToken(Result):
     token: str = Field(description="Shown once; the hall keeps a hash of it.")
 
 
-class Revoked(Result):
+class TokensRevoked(Result):
     agent_id: str
     revoked: int

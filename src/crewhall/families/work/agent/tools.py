@@ -8,29 +8,29 @@ Agents: who is in the hall (seed 003, agent management).
 import json
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, Offset, page, stored
+from crewhall.bounded import Limit, Offset, json_text, page
 from crewhall.declaration import KEEP
 from crewhall.errors import Conflict, InvalidInput
 from crewhall.families.work.agent.model import (
     Agent,
+    AgentRegistered,
     Agents,
     AgentStatus,
     AgentToken,
     AgentType,
-    Beat,
     Capabilities,
+    Heartbeat,
     LiveStatus,
     Metadata,
-    Registered,
-    Revoked,
     Role,
     Runtime,
+    TokensRevoked,
     WorkspacePath,
 )
 from crewhall.families.work.agent.rules import METADATA_BYTES, refuse_more_agents, status_after_beat
 from crewhall.families.work.claim.leases import lease_from, lease_ms, put_all_back
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found, locked
+from crewhall.families.work.lookup import get, get_locked
 from crewhall.families.work.model import AgentId, Done, Me, Name, TaskId
 from crewhall.identity import make_token, new_id
 from crewhall.store.transaction import Row, Tx
@@ -46,52 +46,52 @@ def agent_register(
     capabilities: Capabilities | None = None,
     workspace_path: WorkspacePath | None = None,
     metadata: Metadata | None = None,
-) -> Registered:
+) -> AgentRegistered:
     """Join the hall: call this once when you start, and keep the id it returns.
 
     With an agent's own token it updates that agent, whose role stays what the operator gave it.
     """
-    told = {
+    fields = {
         "name": name,
         "runtime": runtime,
         "capabilities": None if capabilities is None else json.dumps(capabilities),
         "workspace_path": workspace_path,
-        "metadata": None if metadata is None else stored("metadata", metadata, METADATA_BYTES),
+        "metadata": None if metadata is None else json_text("metadata", metadata, METADATA_BYTES),
     }
     with call.begin() as tx:
         if call.actor.kind == "agent":
-            before = locked(tx, "agent", call.actor.id)
+            before = get_locked(tx, "agent", call.actor.id)
             here = {"until": call.now + lease_ms(call.settings, beats=False), "bridge": call.origin.bridge}
-            row = tx.one("agent_introduce", id=call.actor.id, now=call.now, **here, **told)
+            row = tx.one("agent_introduce", id=call.actor.id, now=call.now, **here, **fields)
             assert row is not None
             tx.event("agent.registered", row["id"], before=before["status"], after=row["status"])
         else:
-            row = _new_agent(call, tx, told, role, None, "online")
+            row = _new_agent(call, tx, fields, role, None, "online")
             tx.event("agent.registered", row["id"], after="online")
-    return Registered(**row | {"status": "online"})
+    return AgentRegistered(**row | {"status": "online"})
 
 
-def _new_agent(call: Call, tx: Tx, told: Row, role: str, agent_type: str | None, status: str) -> Row:
+def _new_agent(call: Call, tx: Tx, fields: Row, role: str, agent_type: str | None, status: str) -> Row:
     tx.run("hall_lock")
     refuse_more_agents(tx.value("agents_live_count"), call.settings["agent.max"])
     agent_id = new_id("ag")
-    told = told | {"capabilities": told["capabilities"] or "[]", "metadata": told["metadata"] or "{}"}
+    fields = fields | {"capabilities": fields["capabilities"] or "[]", "metadata": fields["metadata"] or "{}"}
     until = None if status == "offline" else call.now + lease_ms(call.settings, beats=False)
     here = {"status": status, "until": until, "bridge": None if until is None else call.origin.bridge}
-    tx.run("agent_insert", id=agent_id, role=role, type=agent_type, now=call.now, **here, **told)
-    return {"id": agent_id, "name": told["name"], "status": status, "role": role}
+    tx.run("agent_insert", id=agent_id, role=role, type=agent_type, now=call.now, **here, **fields)
+    return {"id": agent_id, "name": fields["name"], "status": status, "role": role}
 
 
 @work.tool("agent_heartbeat", changes=True, idempotent=True, profiles=("worker", "coordinator", "reviewer", "standard"))
 def agent_heartbeat(
     call: Call, agent_id: Me, current_task_id: TaskId | None = None, status: LiveStatus | None = None
-) -> Beat:
+) -> Heartbeat:
     """Say that you are alive. Call it again within next_heartbeat_ms; an agent that was offline is back."""
     until = call.now + lease_ms(call.settings, beats=True)
     with call.begin() as tx:
         if current_task_id is not None:
-            found(tx, "task", current_task_id)
-        before = locked(tx, "agent", agent_id)
+            get(tx, "task", current_task_id)
+        before = get_locked(tx, "agent", agent_id)
         after = status_after_beat(before["status"], status)
         tx.run(
             "agent_beat",
@@ -104,7 +104,7 @@ def agent_heartbeat(
         )
         if after != before["status"]:
             tx.event("agent.updated", agent_id, before=before["status"], after=after)
-    return Beat(success=True, next_heartbeat_ms=int(call.settings["agent.heartbeat"] * 1000))
+    return Heartbeat(success=True, next_heartbeat_ms=int(call.settings["agent.heartbeat"] * 1000))
 
 
 @work.tool("agent_update", changes=True, idempotent=True, profiles=("coordinator",))
@@ -117,21 +117,21 @@ def agent_update(
     metadata: Metadata | None = None,
 ) -> Done:
     """Change your status, task, directory or metadata. What is left out stays; current_task_id null clears it."""
-    told = {"workspace_path": workspace_path}
-    told["metadata"] = None if metadata is None else stored("metadata", metadata, METADATA_BYTES)
+    fields = {"workspace_path": workspace_path}
+    fields["metadata"] = None if metadata is None else json_text("metadata", metadata, METADATA_BYTES)
     with call.begin() as tx:
         if current_task_id is not KEEP and current_task_id is not None:
-            found(tx, "task", current_task_id)
+            get(tx, "task", current_task_id)
         if status == "offline":
-            _leave(call, tx, id, **told)
+            _leave(call, tx, id, **fields)
             return Done(success=True)
-        before = locked(tx, "agent", id)
+        before = get_locked(tx, "agent", id)
         after = status or before["status"]
         task = before["current_task_id"] if current_task_id is KEEP else current_task_id
         here = {"until": lease_from(call, before), "has_left": 0}
         if after == "offline":
             here = {"until": before["lease_until"], "has_left": before["has_left"]}
-        tx.run("agent_set", id=id, status=after, task=task, now=call.now, **here, **told)
+        tx.run("agent_set", id=id, status=after, task=task, now=call.now, **here, **fields)
         tx.event("agent.updated", id, before=before["status"], after=after)
     return Done(success=True)
 
@@ -139,7 +139,7 @@ def agent_update(
 @work.tool("agent_get", pace="quick", profiles=("coordinator", "reviewer"), resources=("crewhall://agents/{id}",))
 def agent_get(call: Call, id: AgentId) -> Agent:
     """An agent's details."""
-    return Agent.from_row(found(call, "agent", id))
+    return Agent.from_row(get(call, "agent", id))
 
 
 LISTED_BYTES = 17_000  # of an agent in a list
@@ -177,9 +177,9 @@ def _leave(call: Call, tx: Tx, agent_id: str, workspace_path: str | None = None,
     """The agent is gone of its own will: its lease is over, and what it held is free."""
     reason = "Its holder left the hall; what it noted is kept."
     before = put_all_back(tx, agent_id, "released", call.now, reason)
-    told = {"workspace_path": workspace_path, "metadata": metadata}
+    fields = {"workspace_path": workspace_path, "metadata": metadata}
     tx.run("reservations_drop", agent_id=agent_id)
-    tx.run("agent_set", id=agent_id, status="offline", task=None, until=call.now, has_left=1, now=call.now, **told)
+    tx.run("agent_set", id=agent_id, status="offline", task=None, until=call.now, has_left=1, now=call.now, **fields)
     if before["status"] != "offline":
         tx.event("agent.unregistered", agent_id, before=before["status"], after="offline")
 
@@ -208,11 +208,11 @@ def agent_token_create(
     with call.begin() as tx:
         if agent_id is None:
             _refuse_taken(tx, name)
-            told = {"name": name, "runtime": runtime or "custom"}
-            told |= {"capabilities": None, "workspace_path": None, "metadata": None}
-            row = _new_agent(call, tx, told, role or "worker", type, "offline")
+            fields = {"name": name, "runtime": runtime or "custom"}
+            fields |= {"capabilities": None, "workspace_path": None, "metadata": None}
+            row = _new_agent(call, tx, fields, role or "worker", type, "offline")
         else:
-            row = found(tx, "agent", agent_id)
+            row = get(tx, "agent", agent_id)
         token = make_token(tx, "agent", row["name"], call.now, agent_id=row["id"])
         tx.event("agent.token_made", row["id"])
     return AgentToken(agent_id=row["id"], role=row["role"], token=token)
@@ -230,12 +230,12 @@ def _refuse_taken(tx: Tx, name: str | None) -> None:
 
 
 @work.tool("agent_token_revoke", changes=True, who=OPERATOR, idempotent=True, destructive=True, command="agent revoke")
-def agent_token_revoke(call: Call, agent_id: AgentId) -> Revoked:
+def agent_token_revoke(call: Call, agent_id: AgentId) -> TokensRevoked:
     """Make all tokens of an agent worthless, at once and on every hub."""
     with call.begin() as tx:
-        locked(tx, "agent", agent_id)
+        get_locked(tx, "agent", agent_id)
         revoked = tx.run("tokens_revoke", agent_id=agent_id, now=call.now)
         if revoked:
             tx.run("agent_bridge_forget", id=agent_id)
             tx.event("agent.token_revoked", agent_id)
-    return Revoked(agent_id=agent_id, revoked=revoked)
+    return TokensRevoked(agent_id=agent_id, revoked=revoked)

@@ -6,13 +6,13 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, fitting, stored
+from crewhall.bounded import Limit, json_text, take_fitting
 from crewhall.families.work.checkpoint.model import Checkpoint, CheckpointAdded, Checkpoints, CheckpointType
 from crewhall.families.work.checkpoint.record import add_checkpoint
 from crewhall.families.work.claim.leases import task_to_write, writer
 from crewhall.families.work.claim.model import Epoch
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found
+from crewhall.families.work.lookup import get
 from crewhall.families.work.model import Cargo, Files, TaskId, Text
 
 
@@ -27,7 +27,7 @@ def checkpoint_add(
     claim_epoch: Epoch | None = None,
 ) -> CheckpointAdded:
     """Note where you are with a task: a step done, a decision, an error. It outlives you and your memory."""
-    text = None if detail is None else stored("detail", detail)
+    text = None if detail is None else json_text("detail", detail)
     with call.begin() as tx:
         _, task = task_to_write(call, tx, task_id, claim_epoch, notes_only=True)
         made, sequence = add_checkpoint(
@@ -59,9 +59,9 @@ def checkpoint_list(
     """The checkpoints of a task, oldest first, perhaps of some types or after a number."""
     chosen = {"task_id": task_id, "after": since_sequence, "types": json.dumps(type) if type else None}
     with call.begin() as tx:
-        found(tx, "task", task_id)
+        get(tx, "task", task_id)
         rows = tx.all("checkpoints", limit=limit, **chosen)
         total = tx.value("checkpoints_count", **chosen)
-    items = fitting(Checkpoint.from_row(row) for row in rows)
+    items = take_fitting(Checkpoint.from_row(row) for row in rows)
     following = items[-1].sequence if len(items) < total else None
     return Checkpoints(checkpoints=items, total=total, next_since_sequence=following)

@@ -13,7 +13,7 @@ EXPIRED_AT_ONCE = 50  # agents in one tick
 @work.chore("presence", everywhere=True)
 def note_presence(tick: Tick) -> None:
     """Make the leases longer of agents whose calls this hub saw, and of those whose bridges are connected to it."""
-    with tick.hub.presence.taken() as (seen, bridges):
+    with tick.hub.presence.drain() as (seen, bridges):
         if not seen and not bridges:
             return
         with tick.begin() as tx:

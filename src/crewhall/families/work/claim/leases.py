@@ -16,8 +16,8 @@ import logging
 from crewhall.app import Call
 from crewhall.config import Settings
 from crewhall.families.work.checkpoint.record import add_checkpoint
-from crewhall.families.work.claim.rules import refuse_incapable, stale
-from crewhall.families.work.lookup import found, locked, no_such
+from crewhall.families.work.claim.rules import refuse_incapable, stale_claim
+from crewhall.families.work.lookup import get, get_locked, no_such
 from crewhall.families.work.task.pages import count_step
 from crewhall.families.work.task.rules import UNDER_WAY
 from crewhall.store.transaction import Row, Tx
@@ -47,7 +47,7 @@ def locked_task(tx: Tx, task_id: str) -> tuple[Row, Row]:
         raise no_such("task", task_id)
     workflow = tx.one("workflow_lock", id=where["workflow_id"])
     assert workflow is not None
-    return workflow, found(tx, "task", task_id)  # it may be gone by now
+    return workflow, get(tx, "task", task_id)  # it may be gone by now
 
 
 def task_to_write(call: Call, tx: Tx, task_id: str, epoch: int | None, *, notes_only: bool = False) -> tuple[Row, Row]:
@@ -61,7 +61,7 @@ def task_to_write(call: Call, tx: Tx, task_id: str, epoch: int | None, *, notes_
     claim = _lapsed_claim(call, tx, task, epoch)
     if claim is not None and workflow["status"] != "abandoned":
         _renew(call, tx, task, claim)
-        task = found(tx, "task", task_id)
+        task = get(tx, "task", task_id)
     elif task["claimed_by"] is None and not notes_only:
         tx.run("claim_supersede", task_id=task_id, epoch=task["claim_epoch"])
     if task["claimed_by"] is not None:
@@ -75,22 +75,22 @@ def _lapsed_claim(call: Call, tx: Tx, task: Row, epoch: int | None) -> Row | Non
     The writer is the agent whose token the call has; a client without one is known by the epoch, if it gives one.
     """
     if epoch is not None and epoch != task["claim_epoch"]:
-        raise stale(task)
+        raise stale_claim(task)
     writer = call.actor.id if call.actor.kind == "agent" else None
     if task["claimed_by"] is not None:
         if writer not in (None, task["claimed_by"]):
-            raise stale(task)
+            raise stale_claim(task)
         return None
     claim = _claim_by(tx, task, writer, epoch)
     if claim is None:
         return None
     if claim["epoch"] != task["claim_epoch"]:
-        raise stale(task)
+        raise stale_claim(task)
     if claim["ended_how"] not in ("expired", "superseded"):
         return None  # its own doing: it finished or released the task
     since = "pending" if claim["status_then"] in UNDER_WAY else claim["status_then"]
     if claim["ended_how"] == "superseded" or task["status"] != since or task["waits_for"] > 0:
-        raise stale(task)
+        raise stale_claim(task)
     return claim
 
 
@@ -107,7 +107,13 @@ def _renew(call: Call, tx: Tx, task: Row, claim: Row) -> None:
     tx.run("claim_renew", task_id=task["id"], epoch=epoch)
     tx.run("task_hold", id=task["id"], agent_id=agent_id, epoch=epoch, status=claim["status_then"], now=call.now)
     set_busy(call, tx, agent_id, task["id"])
-    tx.event("task.renewed", task["id"], before=task["status"], after=claim["status_then"], data=_who(agent_id, epoch))
+    tx.event(
+        "task.renewed",
+        task["id"],
+        before=task["status"],
+        after=claim["status_then"],
+        data=_holder_data(agent_id, epoch),
+    )
 
 
 def take(call: Call, tx: Tx, workflow: Row, task: Row, agent_id: str) -> tuple[int, int]:
@@ -115,13 +121,13 @@ def take(call: Call, tx: Tx, workflow: Row, task: Row, agent_id: str) -> tuple[i
     epoch = task["claim_epoch"] + 1
     tx.run("task_hold", id=task["id"], agent_id=agent_id, epoch=epoch, status=task["status"], now=call.now)
     tx.run("claim_insert", task_id=task["id"], epoch=epoch, agent_id=agent_id, now=call.now)
-    tx.event("task.claimed", task["id"], data=_who(agent_id, epoch))
-    begin_workflow(call, tx, workflow)
+    tx.event("task.claimed", task["id"], data=_holder_data(agent_id, epoch))
+    mark_in_progress(call, tx, workflow)
     return epoch, set_busy(call, tx, agent_id, task["id"])
 
 
-def begin_workflow(call: Call, tx: Tx, workflow: Row) -> None:
-    """A ready workflow is in progress."""
+def mark_in_progress(call: Call, tx: Tx, workflow: Row) -> None:
+    """Set a ready workflow in progress; any other stays as it is."""
     if workflow["status"] == "ready":
         tx.run("workflow_status_set", id=workflow["id"], status="in_progress", reason=None, now=call.now)
         tx.event("workflow.updated", workflow["id"], before="ready", after="in_progress")
@@ -129,7 +135,7 @@ def begin_workflow(call: Call, tx: Tx, workflow: Row) -> None:
 
 def set_busy(call: Call, tx: Tx, agent_id: str, task_id: str) -> int:
     """The agent is at this task, and its lease is as long as it may be: its end."""
-    agent = locked(tx, "agent", agent_id)
+    agent = get_locked(tx, "agent", agent_id)
     until = lease_from(call, agent)
     tx.run("agent_busy", id=agent_id, task=task_id, until=until, now=call.now)
     if agent["status"] != "busy":
@@ -137,7 +143,7 @@ def set_busy(call: Call, tx: Tx, agent_id: str, task_id: str) -> int:
     return until
 
 
-def _who(agent_id: str, epoch: int) -> str:
+def _holder_data(agent_id: str, epoch: int) -> str:
     return json.dumps({"agent_id": agent_id, "epoch": epoch})
 
 
@@ -170,7 +176,7 @@ def put_back(tx: Tx, task: Row, how: str, now: int, *, reason: str | None) -> No
         after = "pending"
         count_step(tx, task, after)
         tx.run("task_back", id=task["id"], now=now)
-    who = _who(task["claimed_by"], task["claim_epoch"])
+    who = _holder_data(task["claimed_by"], task["claim_epoch"])
     tx.event(f"task.{how}", task["id"], before=task["status"], after=after, data=who)
     if reason is not None:
         detail = {"agent_id": task["claimed_by"], "epoch": task["claim_epoch"], "status": task["status"]}
@@ -193,9 +199,9 @@ def lock_with_tasks(tx: Tx, agent_id: str) -> tuple[Row, list[Row]]:
     workflows = {row["workflow_id"] for row in tx.all("tasks_of_agent", agent_id=agent_id)}
     for workflow_id in sorted(workflows):
         tx.run("workflow_lock", id=workflow_id)
-    agent = locked(tx, "agent", agent_id)
+    agent = get_locked(tx, "agent", agent_id)
     held = [row["id"] for row in tx.all("tasks_of_agent", agent_id=agent_id) if row["workflow_id"] in workflows]
-    return agent, [found(tx, "task", task_id) for task_id in held]
+    return agent, [get(tx, "task", task_id) for task_id in held]
 
 
 # The end of a lease

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from crewhall.families.work.workspace.model import Place
+from crewhall.families.work.workspace.model import TaskWorkspace
 from crewhall.tool import Result
 
 Epoch = Annotated[
@@ -18,5 +18,7 @@ class Claim(Result):
     already_claimed_by: str | None = Field(description="Who holds it, when that is someone else.")
     claim_epoch: int | None = Field(description="Of your claim; give it with your writes to be told when it is over.")
     lease_expires_at: int | None = Field(description="When the claim lapses unless you call or beat before.")
-    workspace: Place | None = Field(description="Where to do it, when the workflow gives each task a git worktree.")
+    workspace: TaskWorkspace | None = Field(
+        description="Where to do it, when the workflow gives each task a git worktree."
+    )
     workspace_problem: str | None = Field(description="Why there is no worktree; the claim is yours all the same.")

@@ -27,8 +27,8 @@ def refuse_incapable(task: Row, missing: Sequence[str], agent: str) -> None:
         )
 
 
-def stale(task: Row) -> StaleClaim:
-    """What a writer hears whose claim is not the current one."""
+def stale_claim(task: Row) -> StaleClaim:
+    """The error for a writer whose claim is not the current one."""
     held = f"held by {task['claimed_by']}" if task["claimed_by"] else f"{shown_status(task)} and held by no one"
     return StaleClaim(
         f"you have no current claim on task {task['id']}: it is {held}, at epoch {task['claim_epoch']}",

@@ -15,14 +15,14 @@ from crewhall.families.work.claim.leases import (
     take,
 )
 from crewhall.families.work.claim.model import Claim, Epoch
-from crewhall.families.work.claim.rules import refuse_unclaimable, stale
+from crewhall.families.work.claim.rules import refuse_unclaimable, stale_claim
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found
+from crewhall.families.work.lookup import get
 from crewhall.families.work.model import Done, Me, Short, TaskId
-from crewhall.families.work.task.pages import waited_for
+from crewhall.families.work.task.pages import blocker_names
 from crewhall.families.work.workflow.rules import refuse_not_running
-from crewhall.families.work.workspace.creation import place_for
-from crewhall.families.work.workspace.model import Place
+from crewhall.families.work.workspace.creation import workspace_for
+from crewhall.families.work.workspace.model import TaskWorkspace
 from crewhall.store.transaction import Row, Tx
 
 
@@ -35,22 +35,26 @@ def task_claim(call: Call, task_id: TaskId, agent_id: Me) -> Claim:
     """
     with call.begin() as tx:
         workflow, task = locked_task(tx, task_id)
-        agent = found(tx, "agent", agent_id)
+        agent = get(tx, "agent", agent_id)
         if task["claimed_by"] not in (None, agent_id):
             return _claim(task["claimed_by"], None, None)
         if task["claimed_by"] == agent_id:
             epoch, until = task["claim_epoch"], set_busy(call, tx, agent_id, task_id)
         else:
-            refuse_unclaimable(task, waited_for(tx, task))
+            refuse_unclaimable(task, blocker_names(tx, task))
             refuse_not_running(workflow, "claimed")
             refuse_incapable_agent(tx, task, agent)
             epoch, until = take(call, tx, workflow, task, agent_id)
-    place, problem = place_for(call, workflow, task)
+    place, problem = workspace_for(call, workflow, task)
     return _claim(None, epoch, until, place, problem)
 
 
 def _claim(
-    other: str | None, epoch: int | None, until: int | None, place: Place | None = None, problem: str | None = None
+    other: str | None,
+    epoch: int | None,
+    until: int | None,
+    place: TaskWorkspace | None = None,
+    problem: str | None = None,
 ) -> Claim:
     return Claim(
         success=other is None,
@@ -73,12 +77,12 @@ def task_release(
     """Give a task back that you hold: it is pending again, and what you noted stays. Nothing happens twice."""
     with call.begin() as tx:
         _, task = locked_task(tx, task_id)
-        found(tx, "agent", agent_id)
+        get(tx, "agent", agent_id)
         if task["claimed_by"] != agent_id:
             _refuse_stranger(tx, task, agent_id)
             return Done(success=True)
         if claim_epoch is not None and claim_epoch != task["claim_epoch"]:
-            raise stale(task)
+            raise stale_claim(task)
         put_back(tx, task, "released", call.now, reason=reason)
         settle_agent(tx, agent_id, call.now)
     return Done(success=True)
@@ -90,4 +94,4 @@ def _refuse_stranger(tx: Tx, task: Row, agent_id: str) -> None:
     if claim is None and task["claimed_by"] is None:
         raise InvalidState(f"agent {agent_id} does not hold task {task['id']}", hint="task_claim takes it.")
     if claim is None or claim["epoch"] != task["claim_epoch"]:
-        raise stale(task)
+        raise stale_claim(task)

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from crewhall.bounded import Cut
 from crewhall.families.work.checkpoint.model import Checkpoint
-from crewhall.families.work.model import Cargo, Given
+from crewhall.families.work.model import Cargo, InputModel
 from crewhall.families.work.task.model import TaskStatus
 from crewhall.families.work.workflow.model import SourceType, WorkflowStatus
 from crewhall.tool import Result
@@ -19,7 +19,7 @@ from crewhall.tool import Result
 MaxTokens = Annotated[int, Field(ge=500, le=1_000_000, description="Of the answer; above 20000 counts as that.")]
 
 
-class Include(Given):
+class Include(InputModel):
     workflow_plan: bool = True
     workflow_summary: bool = True
     prior_task_outcomes: bool = True
@@ -104,7 +104,7 @@ class Context(Result):
     token_estimate: int = Field(description="Of this answer as JSON, by the o200k tokenizer.")
 
 
-class SummaryOf(Result):
+class WorkflowPage(Result):
     summary: str | dict[str, Any]
     token_estimate: int
 

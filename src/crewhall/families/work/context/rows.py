@@ -11,20 +11,20 @@ from typing import Any
 from pydantic_core import from_json
 
 from crewhall.families.work.context.model import Include
-from crewhall.families.work.lookup import found
+from crewhall.families.work.lookup import get
 from crewhall.families.work.message.inbox import counts
 from crewhall.families.work.task.model import shown_status
 from crewhall.store.transaction import Row, Tx
 from crewhall.token_budget import (
     NAME_TOKENS,
-    Costed,
+    CostedItem,
     affordable,
     cost,
-    costed,
     fit_fields,
     fit_text,
     want,
-    whole,
+    with_cost,
+    with_cost_within,
 )
 
 WEIGHTS = {"workflow": 15, "task": 55, "prior": 20, "dependencies": 7, "siblings": 3}
@@ -41,25 +41,25 @@ Body = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Gathered:
-    """All that may go into an answer: frames that always do, texts, and lists with what each item costs."""
+class ContextParts:
+    """The parts of an answer: frames that are always in it, texts, and lists whose items have a cost."""
 
     workflow: Body
     workflow_texts: Body
     task: Body
     task_texts: Body
     newest: Row | None
-    older: list[Costed]
-    prior: list[Costed]
-    siblings: list[Costed] | None
-    dependencies: list[Costed] | None
+    older: list[CostedItem]
+    prior: list[CostedItem]
+    siblings: list[CostedItem] | None
+    dependencies: list[CostedItem] | None
     totals: dict[str, int]
     unread: int
 
 
-def gather(tx: Tx, task: Row, include: Include, most: int, now: int) -> Gathered:
+def gather(tx: Tx, task: Row, include: Include, most: int, now: int) -> ContextParts:
     """What the hall holds about a task, no more than could fit."""
-    workflow = found(tx, "workflow", task["workflow_id"])
+    workflow = get(tx, "workflow", task["workflow_id"])
     noted = task["checkpoint_count"] if include.all_checkpoints else include.recent_checkpoints
     rows = _checkpoints(tx, task["id"], noted)
     newest = next(rows, None)
@@ -69,13 +69,13 @@ def gather(tx: Tx, task: Row, include: Include, most: int, now: int) -> Gathered
     texts, own = _workflow_texts(workflow, include), _task_texts(task)
     room = most - sum(
         min(tokens, most * WEIGHTS[name] // 100)
-        for name, tokens in (("workflow", wanted(texts, most)), ("dependencies", price(dependencies)))
+        for name, tokens in (("workflow", wanted_tokens(texts, most)), ("dependencies", total_cost(dependencies)))
     )
-    own_want = wanted(own, most)
-    older = affordable((_older(row, max(SHORT, most // 8)) for row in rows), room - min(own_want, most // 3))
-    room -= min(own_want + price(older), most * WEIGHTS["task"] // 100)
-    prior = _prior(tx, task, full=include.prior_task_full) if include.prior_task_outcomes else iter(())
-    return Gathered(
+    own_want = wanted_tokens(own, most)
+    older = affordable((_older_checkpoint(row, max(SHORT, most // 8)) for row in rows), room - min(own_want, most // 3))
+    room -= min(own_want + total_cost(older), most * WEIGHTS["task"] // 100)
+    prior = _prior_tasks(tx, task, full=include.prior_task_full) if include.prior_task_outcomes else iter(())
+    return ContextParts(
         workflow=_workflow_frame(workflow),
         workflow_texts=texts,
         task=_task_frame(tx, task),
@@ -91,21 +91,21 @@ def gather(tx: Tx, task: Row, include: Include, most: int, now: int) -> Gathered
             "sibling_tasks": 0 if siblings is None else tx.value("context_siblings_count", **beside),
             "dependency_outcomes": 0 if dependencies is None else task["dependency_count"],
         },
-        unread=_unread(tx, task["claimed_by"], now),
+        unread=_unread_count(tx, task["claimed_by"], now),
     )
 
 
-def wanted(texts: Body, most: int) -> int:
-    """What texts want together."""
+def wanted_tokens(texts: Body, most: int) -> int:
+    """The tokens that texts want together."""
     return sum(want(text, most) for text in texts.values() if text is not None)
 
 
-def price(items: list[Costed] | None) -> int:
-    """What items cost together."""
+def total_cost(items: list[CostedItem] | None) -> int:
+    """The tokens that items cost together."""
     return sum(one.tokens for one in items or ())
 
 
-def _unread(tx: Tx, agent_id: str | None, now: int) -> int:
+def _unread_count(tx: Tx, agent_id: str | None, now: int) -> int:
     if agent_id is None:
         return 0
     return sum(number for (status, _), number in counts(tx, agent_id, now).items() if status == "unread")
@@ -136,8 +136,8 @@ def _checkpoints(tx: Tx, task_id: str, most: int) -> Iterator[Row]:
         yield {**row, "detail": detail, "files_changed": from_json(row["files_changed"]), "left_out": None}
 
 
-def _older(row: Row, most: int) -> Costed:
-    return whole(row, most) or costed(fit_checkpoint(row, most))
+def _older_checkpoint(row: Row, most: int) -> CostedItem:
+    return with_cost_within(row, most) or with_cost(fit_checkpoint(row, most))
 
 
 def fit_checkpoint(row: Row, most: int) -> Body:
@@ -149,7 +149,7 @@ def fit_checkpoint(row: Row, most: int) -> Body:
     return row | fitted | {"left_out": left_out or None}
 
 
-def _prior(tx: Tx, task: Row, *, full: bool) -> Iterator[Costed]:
+def _prior_tasks(tx: Tx, task: Row, *, full: bool) -> Iterator[CostedItem]:
     def read(last: Row | None) -> list[Row]:
         place = FIRST if last is None else {"before": last["finished_at"], "before_id": last["id"]}
         chosen = {"workflow_id": task["workflow_id"], "id": task["id"]}
@@ -160,41 +160,41 @@ def _prior(tx: Tx, task: Row, *, full: bool) -> Iterator[Costed]:
         if full:
             detail = None if row["outcome_detail"] is None else from_json(row["outcome_detail"])
             texts |= {"description": row["description"], "outcome_detail": detail}
-        yield _listed(row, _named(row), texts, LONG if full else SHORT)
+        yield _list_item(row, _task_head(row), texts, LONG if full else SHORT)
 
 
-def _dependencies(tx: Tx, task: Row) -> Iterator[Costed]:
+def _dependencies(tx: Tx, task: Row) -> Iterator[CostedItem]:
     for row in tx.all("context_dependencies", id=task["id"], letters=LETTERS, limit=DEPENDENCIES):
-        one = _named(row)
+        one = _task_head(row)
         frame = {"task_id": one["id"], "task_name": one["name"], "status": one["status"]}
-        told = _listed(row, frame, {"outcome": row["outcome"]}, 2 * SHORT)
-        if told.item["left_out"] and row["status"] == "failed":
-            told.item["left_out"] = {"error": told.item["left_out"]["outcome"]}  # as text_read calls it
-        yield told
+        item = _list_item(row, frame, {"outcome": row["outcome"]}, 2 * SHORT)
+        if item.item["left_out"] and row["status"] == "failed":
+            item.item["left_out"] = {"error": item.item["left_out"]["outcome"]}  # as text_read calls it
+        yield item
 
 
-def _siblings(tx: Tx, task: Row, beside: Row) -> Iterator[Costed]:
+def _siblings(tx: Tx, task: Row, beside: Row) -> Iterator[CostedItem]:
     for row in tx.all("context_siblings", id=task["id"], letters=8 * BRIEF, limit=SIBLINGS, **beside):
-        told = row["told"] or row["noted"]
-        brief = None if told is None else fit_text(told, BRIEF)
-        yield costed({**_named(row), "claimed_by": row["claimed_by"], "brief_summary": brief})
+        text = row["told"] or row["noted"]
+        brief = None if text is None else fit_text(text, BRIEF)
+        yield with_cost({**_task_head(row), "claimed_by": row["claimed_by"], "brief_summary": brief})
 
 
-def _named(row: Row) -> Body:
+def _task_head(row: Row) -> Body:
     return {"id": row["id"], "name": fit_text(row["name"], NAME_TOKENS), "status": shown_status(row)}
 
 
-def _listed(row: Row, frame: Body, texts: Body, most: int) -> Costed:
+def _list_item(row: Row, frame: Body, texts: Body, most: int) -> CostedItem:
     """An item of a list with its texts, cut if they are long; of one that SQL cut already, that counts as well."""
     counted = [name for name in texts if f"{name}_letters" in row]
     unread = {name: (row[f"{name}_letters"] or 0) - len(row[name] or "") for name in counted}
-    if not any(unread.values()) and (item := whole({**frame, **texts, "left_out": None}, most + FRAME)):
+    if not any(unread.values()) and (item := with_cost_within({**frame, **texts, "left_out": None}, most + FRAME)):
         return item
     fitted, left_out = fit_fields(texts, most)
     for name, letters in unread.items():
         if letters > 0:
             left_out[name] = left_out.get(name, 0) + letters
-    return costed({**frame, **fitted, "left_out": left_out or None})
+    return with_cost({**frame, **fitted, "left_out": left_out or None})
 
 
 def _workflow_frame(workflow: Row) -> Body:
@@ -205,27 +205,27 @@ def _workflow_frame(workflow: Row) -> Body:
 def _workflow_texts(workflow: Row, include: Include) -> Body:
     return {
         "source_content": workflow["source_content"] if include.workflow_summary else None,
-        "plan": plan_in_words(workflow["plan"]) if include.workflow_plan else None,
+        "plan": plan_summary(workflow["plan"]) if include.workflow_plan else None,
         "repository_path": workflow["repository_path"],
     }
 
 
-def plan_in_words(plan: str | None) -> str | None:
+def plan_summary(plan: str | None) -> str | None:
     """A workflow's plan as a text, the summary first."""
     if plan is None:
         return None
-    told = from_json(plan)
-    lists = [f"{name.capitalize()}: {'; '.join(told[name])}" for name in ("risks", "assumptions") if told.get(name)]
-    return "\n".join(part for part in (told["summary"], told["approach"], *lists) if part)
+    fields = from_json(plan)
+    lists = [f"{name.capitalize()}: {'; '.join(fields[name])}" for name in ("risks", "assumptions") if fields.get(name)]
+    return "\n".join(part for part in (fields["summary"], fields["approach"], *lists) if part)
 
 
 def _task_frame(tx: Tx, task: Row) -> Body:
     frame = {name: task[name] for name in ("id", "claimed_by", "claim_epoch", "checkpoint_count")}
     frame |= {"name": fit_text(task["name"], NAME_TOKENS), "status": shown_status(task)}
-    return frame | {"workspace": _place(tx, task["workspace_id"])}
+    return frame | {"workspace": _workspace_frame(tx, task["workspace_id"])}
 
 
-def _place(tx: Tx, workspace_id: str | None) -> Body | None:
+def _workspace_frame(tx: Tx, workspace_id: str | None) -> Body | None:
     """Where the task is done: whole, or by its id alone, since a part of a path leads elsewhere."""
     row = None if workspace_id is None else tx.one("workspace_get", id=workspace_id)
     if row is None:

@@ -8,20 +8,20 @@ from crewhall.families.work.family import work
 from crewhall.families.work.repository.tools import site_of
 from crewhall.families.work.task.model import shown_status
 from crewhall.store.transaction import Row
-from crewhall.tool import Told
+from crewhall.tool import SourceLines
 
 TASKS = RESERVATIONS = 100
 
 
 @work.source("tasks", priority=20, weight=10)
-def tasks(call: Call, root: str) -> Told:
+def tasks(call: Call, root: str) -> SourceLines:
     """Open tasks of the repository's workflows, those of this worktree first, and who holds them."""
     site = site_of(root).path
     with call.begin() as tx:
         rows = tx.all("repository_tasks", repository_path=site, node=call.settings.node, path=root, limit=TASKS)
     if not rows:
         raise NotFound("the hall has no open task for this repository", hint="workflow_create begins one.")
-    return Told([_task(row, root) for row in rows], rows[0]["total"] - len(rows))
+    return SourceLines([_task(row, root) for row in rows], rows[0]["total"] - len(rows))
 
 
 def _task(row: Row, root: str) -> str:
@@ -33,7 +33,7 @@ def _task(row: Row, root: str) -> str:
 
 
 @work.source("reservations", priority=30, weight=5)
-def reservations(call: Call, root: str) -> Told:
+def reservations(call: Call, root: str) -> SourceLines:
     """Files of the repository that agents are about to change."""
     chosen = {"repository_path": site_of(root).path, "agent_id": None, "now": call.now}
     with call.begin() as tx:
@@ -41,7 +41,7 @@ def reservations(call: Call, root: str) -> Told:
         total = tx.value("reservations_count", **chosen)
     if not rows:
         raise NotFound("nothing is reserved in this repository", hint="file_reserve does that.")
-    return Told([_reservation(row) for row in rows], total - len(rows))
+    return SourceLines([_reservation(row) for row in rows], total - len(rows))
 
 
 def _reservation(row: Row) -> str:

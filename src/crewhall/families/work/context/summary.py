@@ -4,25 +4,25 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from crewhall.families.work.context.rows import plan_in_words
+from crewhall.families.work.context.rows import plan_summary
 from crewhall.families.work.task.model import shown_status
 from crewhall.store.transaction import Row, Tx
 from crewhall.token_budget import (
     NAME_TOKENS,
     affordable,
-    costed,
     fit_fields,
     fit_items,
     fit_text,
     shares,
     want,
+    with_cost,
 )
 
 TOKENS = 2_000  # of the whole page, about
 FRAME = 150  # tokens of its fixed parts
-TOLD = 60  # tokens of what is told of one task
+TASK_TOKENS = 60  # of the text shown for one task
 LISTED = 20  # tasks of one list
-LETTERS = 12 * TOLD
+LETTERS = 12 * TASK_TOKENS
 WEIGHTS = {"texts": 30, "running": 25, "recent": 20, "failed": 15, "next": 10}
 HEADINGS = {
     "running": "Being worked on",
@@ -33,16 +33,16 @@ HEADINGS = {
 Body = dict[str, Any]
 
 
-def summary_of(tx: Tx, workflow: Row) -> Body:
-    """What the page says, as an object."""
+def summarize(tx: Tx, workflow: Row) -> Body:
+    """The summary page as an object."""
     here = {"workflow_id": workflow["id"]}
-    found = {name: affordable(map(costed, items), TOKENS) for name, items in _lists(tx, here).items()}
-    texts = {"source": workflow["source_content"], "plan": plan_in_words(workflow["plan"])}
-    wants = {name: sum(one.tokens for one in items) for name, items in found.items()}
+    drawn = {name: affordable(map(with_cost, items), TOKENS) for name, items in _lists(tx, here).items()}
+    texts = {"source": workflow["source_content"], "plan": plan_summary(workflow["plan"])}
+    wants = {name: sum(one.tokens for one in items) for name, items in drawn.items()}
     wants["texts"] = sum(want(text, TOKENS) for text in texts.values() if text is not None)
     given = shares(wants, WEIGHTS, TOKENS - FRAME)
     fitted, left_out = fit_fields(texts, given["texts"])
-    lists = {name: fit_items(items, given[name]) for name, items in found.items()}
+    lists = {name: fit_items(items, given[name]) for name, items in drawn.items()}
     totals = _totals(tx, workflow, here)
     missing = {name: totals[name] - len(items) for name, items in lists.items()}
     return {
@@ -67,21 +67,28 @@ def _lists(tx: Tx, here: Row) -> dict[str, Iterator[Body]]:
     )
     return {
         "running": (
-            {**_named(row), "status": shown_status(row), "claimed_by": row["claimed_by"], "noted": _told(row["noted"])}
+            {
+                **_task_head(row),
+                "status": shown_status(row),
+                "claimed_by": row["claimed_by"],
+                "noted": _short_text(row["noted"]),
+            }
             for row in running
         ),
-        "recent": ({**_named(row), "status": row["status"], "outcome": _told(row["outcome"])} for row in recent),
-        "failed": ({**_named(row), "error": _told(row["error"])} for row in failed),
-        "next": (_named(row) for row in ready),
+        "recent": (
+            {**_task_head(row), "status": row["status"], "outcome": _short_text(row["outcome"])} for row in recent
+        ),
+        "failed": ({**_task_head(row), "error": _short_text(row["error"])} for row in failed),
+        "next": (_task_head(row) for row in ready),
     }
 
 
-def _named(row: Row) -> Body:
+def _task_head(row: Row) -> Body:
     return {"id": row["id"], "name": fit_text(row["name"], NAME_TOKENS)}
 
 
-def _told(text: str | None) -> str | None:
-    return None if text is None else fit_text(text, TOLD)
+def _short_text(text: str | None) -> str | None:
+    return None if text is None else fit_text(text, TASK_TOKENS)
 
 
 def _totals(tx: Tx, workflow: Row, here: Row) -> dict[str, int]:
@@ -99,30 +106,30 @@ def _totals(tx: Tx, workflow: Row, here: Row) -> dict[str, int]:
 
 
 def _progress(workflow: Row, totals: dict[str, int]) -> Body:
-    counted = {"tasks": workflow["task_count"], "finished": workflow["finished_count"]}
-    return counted | {name: totals[name] for name in ("running", "failed", "blocked")} | {"ready": totals["next"]}
+    counts = {"tasks": workflow["task_count"], "finished": workflow["finished_count"]}
+    return counts | {name: totals[name] for name in ("running", "failed", "blocked")} | {"ready": totals["next"]}
 
 
-def in_markdown(told: Body) -> str:
-    """The page as Markdown. What agents wrote stands in single lines, so that it opens no heading of its own."""
-    progress = told["progress"]
-    counted = ", ".join(f"{progress[name]} {name}" for name in ("running", "ready", "blocked", "failed"))
+def to_markdown(page: Body) -> str:
+    """The page as Markdown. Texts of agents stand in single lines, so that none opens a heading."""
+    progress = page["progress"]
+    counts = ", ".join(f"{progress[name]} {name}" for name in ("running", "ready", "blocked", "failed"))
     parts = [
-        f"# {_line(told['name'])} ({told['status']})",
-        f"Workflow {told['id']}: {progress['finished']} of {progress['tasks']} tasks finished; {counted}.",
-        f"**Asked for**: {_line(told['source'] or '')}",
-        f"**Plan**: {_line(told['plan'])}" if told["plan"] else "There is no plan yet.",
+        f"# {_line(page['name'])} ({page['status']})",
+        f"Workflow {page['id']}: {progress['finished']} of {progress['tasks']} tasks finished; {counts}.",
+        f"**Asked for**: {_line(page['source'] or '')}",
+        f"**Plan**: {_line(page['plan'])}" if page["plan"] else "There is no plan yet.",
     ]
-    parts += ["\n".join([f"## {title}", *map(_item, told[name])]) for name, title in HEADINGS.items() if told[name]]
-    if told["left_out"]:
-        parts.append(f"Left out: {', '.join(f'{number} of {name}' for name, number in told['left_out'].items())}.")
+    parts += ["\n".join([f"## {title}", *map(_item, page[name])]) for name, title in HEADINGS.items() if page[name]]
+    if page["left_out"]:
+        parts.append(f"Left out: {', '.join(f'{number} of {name}' for name, number in page['left_out'].items())}.")
     return "\n\n".join(parts) + "\n"
 
 
 def _item(item: Body) -> str:
-    said = next((item[name] for name in ("outcome", "error", "noted") if item.get(name)), None)
+    note = next((item[name] for name in ("outcome", "error", "noted") if item.get(name)), None)
     held = f", {item['claimed_by']}" if item.get("claimed_by") else ""
-    return f"- {_line(item['name'])} (`{item['id']}`{held})" + (f": {_line(said)}" if said else "")
+    return f"- {_line(item['name'])} (`{item['id']}`{held})" + (f": {_line(note)}" if note else "")
 
 
 def _line(text: str) -> str:

@@ -7,11 +7,11 @@ from pydantic_core import to_json
 
 from crewhall.app import Call
 from crewhall.errors import InvalidInput, InvalidState
-from crewhall.families.work.context.compose import MOST, load
-from crewhall.families.work.context.model import Context, Include, MaxTokens, SummaryFormat, SummaryOf
-from crewhall.families.work.context.summary import in_markdown, summary_of
+from crewhall.families.work.context.compose import MOST, load_context
+from crewhall.families.work.context.model import Context, Include, MaxTokens, SummaryFormat, WorkflowPage
+from crewhall.families.work.context.summary import summarize, to_markdown
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found
+from crewhall.families.work.lookup import get
 from crewhall.families.work.model import AgentId, TaskId, WorkflowId
 from crewhall.outside import tokens
 from crewhall.store.transaction import Tx
@@ -34,12 +34,14 @@ def task_load_context(
     """All you need to go on with a task, after your memory was cleared or when you take it over: its workflow and
     plan, what was noted last, what others finished and what it depends on, within max_tokens."""
     with call.begin() as tx:
-        return load(tx, task_id or _held_by(call, tx, agent_id), include or Include(), min(max_tokens, MOST), call.now)
+        return load_context(
+            tx, task_id or _held_by(call, tx, agent_id), include or Include(), min(max_tokens, MOST), call.now
+        )
 
 
 def _held_by(call: Call, tx: Tx, agent_id: str | None) -> str:
     """The task that the agent holds who calls, or of whom it is asked. Raises InvalidInput, InvalidState."""
-    agent = found(tx, "agent", agent_id or _caller(call, tx))
+    agent = get(tx, "agent", agent_id or _caller(call, tx))
     held = tx.one("task_held", agent_id=agent["id"], current=agent["current_task_id"])
     if held is None:
         raise InvalidState(
@@ -69,14 +71,14 @@ def _caller(call: Call, tx: Tx) -> str:
     profiles=("coordinator",),
     resources=("crewhall://workflows/{id}/summary",),
 )
-def workflow_get_summary(call: Call, id: WorkflowId, format: SummaryFormat = "json") -> SummaryOf:
+def workflow_get_summary(call: Call, id: WorkflowId, format: SummaryFormat = "json") -> WorkflowPage:
     """A workflow on one page: its aim and plan, how far it is, who is at what, what is next, what failed.
 
     As markdown it is made for a CLAUDE.md or AGENTS.md.
     """
     with call.begin() as tx:
-        told = summary_of(tx, found(tx, "workflow", id))
+        page = summarize(tx, get(tx, "workflow", id))
     if format == "json":
-        return SummaryOf(summary=told, token_estimate=cost(told))
-    text = in_markdown(told)
-    return SummaryOf(summary=text, token_estimate=tokens.count(text))
+        return WorkflowPage(summary=page, token_estimate=cost(page))
+    text = to_markdown(page)
+    return WorkflowPage(summary=text, token_estimate=tokens.count(text))

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, fitting, page
+from crewhall.bounded import Limit, page, take_fitting
 from crewhall.errors import InvalidInput
 from crewhall.families.work.event.model import Calls, Cursor, Event, Events, LoggedCall
 from crewhall.families.work.family import work
@@ -56,6 +56,6 @@ def call_list(
     with call.begin() as tx:
         rows = tx.all("calls", at=int(at), id=call_id, limit=limit + 1, **chosen)
         total = tx.value("calls_count", **chosen)
-    calls = fitting(LoggedCall(**{**row, "success": bool(row["success"])}) for row in rows[:limit])
+    calls = take_fitting(LoggedCall(**{**row, "success": bool(row["success"])}) for row in rows[:limit])
     following = None if len(calls) == len(rows) else f"{calls[-1].at}:{calls[-1].id}"
     return Calls(calls=calls, total=total, next_cursor=following)

@@ -58,17 +58,17 @@ def _count(tx: Tx, changes: Counter[tuple[str, str, str]]) -> None:
     tx.many("inbox_tally_add", [dict(zip(names, key, strict=True)) | {"messages": changes[key]} for key in changes])
 
 
-def named(tx: Tx, ids: Collection[str]) -> list[Row]:
-    """Whose the messages are, and how they stand; ids that name none are passed over."""
+def rows_by_id(tx: Tx, ids: Collection[str]) -> list[Row]:
+    """The recipients and states of messages; ids that name none are skipped."""
     return tx.all("messages_named", ids=json.dumps(list(ids)))
 
 
 def counts(tx: Tx, agent_id: str, now: int) -> Counts:
     """How many messages an inbox holds at this moment, by status and priority."""
-    found: Counts = Counter()
+    tallies: Counts = Counter()
     for row in tx.all("inbox_tallies", agent=agent_id):
-        found[row["status"], row["priority"]] = row["messages"]
+        tallies[row["status"], row["priority"]] = row["messages"]
     for row in tx.all("inbox_overdue", agent=agent_id, now=now):
-        found["unread", row["priority"]] -= row["messages"]
-        found["expired", row["priority"]] += row["messages"]
-    return found
+        tallies["unread", row["priority"]] -= row["messages"]
+        tallies["expired", row["priority"]] += row["messages"]
+    return tallies

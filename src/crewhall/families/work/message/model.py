@@ -78,7 +78,7 @@ class Message(Result):
     left_out: Cut | None = Field(description="How many characters of the body are not shown; message_get shows more.")
 
 
-class Sent(Result):
+class MessageSent(Result):
     id: str
     thread_id: str
 
@@ -102,6 +102,6 @@ class ByPriority(Result):
     urgent: int
 
 
-class Unread(Result):
+class UnreadCount(Result):
     count: int
     by_priority: ByPriority = Field(description="Priorities that were not asked for are 0.")

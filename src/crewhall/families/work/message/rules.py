@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from crewhall.bounded import WHOLE_BYTES, Cut, cut, stored
+from crewhall.bounded import WHOLE_BYTES, Cut, cut, json_text
 from crewhall.errors import Forbidden, InvalidInput
 from crewhall.families.work.lookup import no_such
 from crewhall.families.work.message.model import SUBJECT_LETTERS, URGENCY, Message
@@ -33,7 +33,7 @@ def body_text(body: str | dict[str, Any]) -> Row:
                 hint="Keep large things in files and name their paths in the message.",
             )
         return {"form": "text", "body": body}
-    return {"form": "object", "body": stored("body", body, OBJECT_BYTES)}
+    return {"form": "object", "body": json_text("body", body, OBJECT_BYTES)}
 
 
 def since_ms(since: float | None) -> int:
@@ -52,7 +52,7 @@ def may_become(row: Mapping[str, Any], status: str, now: int) -> bool:
     return status_at(row, now) in BECOMES_FROM[status]
 
 
-def is_hers(row: Mapping[str, Any], actor: Actor) -> bool:
+def may_change(row: Mapping[str, Any], actor: Actor) -> bool:
     """Whether the read state of a message is the actor's to change: the recipient's.
 
     The operator's clients speak for agents, so theirs as well; but not a person's who looks on in the dashboard.
@@ -66,14 +66,14 @@ def refuse_unowned(ids: Iterable[str], rows: Sequence[Row], actor: Actor) -> Non
     for one in ids:
         if one not in known:
             raise no_such("message", one)
-        if not is_hers(known[one], actor):
+        if not may_change(known[one], actor):
             raise Forbidden(
                 f"message {one} is for {known[one]['recipient_id']}, and you are {actor.id}",
                 hint="Only its recipient or the operator marks or archives a message. Nothing was changed.",
             )
 
 
-def listed(row: Row, now: int) -> Message:
+def listed_message(row: Row, now: int) -> Message:
     """A message as a list shows it: a long text is cut, a long object is left out."""
     whole: int = row["letters"]
     if row["form"] == "object":
@@ -83,8 +83,8 @@ def listed(row: Row, now: int) -> Message:
     return _message(row, now, row["body"], {"body": left} if left else None)
 
 
-def opened(row: Row, now: int) -> Message:
-    """A message as it is shown alone."""
+def whole_message(row: Row, now: int) -> Message:
+    """A message as message_get shows it, with more of its body."""
     kinds = ([], ["body"]) if row["form"] == "object" else (["body"], [])
     shown = cut({"body": row["body"]}, *kinds, each=WHOLE_BYTES)
     return _message(row, now, shown["body"], shown["left_out"])
@@ -134,8 +134,8 @@ def cursor_after(row: Row) -> str:
     return f"{row['urgency']}.{row['place']}" if "place" in row else f"{row['turn']}.{row['id']}"
 
 
-def undelivered(row: Row) -> Row:
-    """What the hall tells a sender whose message nobody is there to read."""
+def undelivered_notice(row: Row) -> Row:
+    """The notice to a sender whose message nobody is there to read."""
     about = row["subject"] or f"your {row['message_type']}"
     text = (
         f"{row['recipient_name']} ({row['recipient_id']}) is offline and has not read your message {row['id']}. "

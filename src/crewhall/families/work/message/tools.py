@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, fitting
+from crewhall.bounded import Limit, take_fitting
 from crewhall.errors import NotFound
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import no_such
@@ -26,15 +26,15 @@ from crewhall.families.work.message.model import (
     MessageId,
     MessageIds,
     Messages,
+    MessageSent,
     MessageType,
     Priority,
     RecipientFilter,
     RecipientId,
-    Sent,
     Since,
     Subject,
     ThreadId,
-    Unread,
+    UnreadCount,
 )
 from crewhall.families.work.message.rules import (
     LISTED_BYTES,
@@ -43,20 +43,20 @@ from crewhall.families.work.message.rules import (
     body_text,
     cursor_after,
     inbox_start,
-    is_hers,
-    listed,
+    listed_message,
     may_become,
-    opened,
+    may_change,
     refuse_unowned,
     since_ms,
     thread_start,
     total,
+    whole_message,
 )
 from crewhall.families.work.model import Done, Me, PageCursor, TaskId, WorkflowId
 from crewhall.identity import new_id
 from crewhall.store.transaction import Row, Tx
 
-TOLD = 900  # ids of a broadcast that its answer names
+NAMED = 900  # ids of a broadcast that its answer names
 
 
 @work.tool("message_send", changes=True, creates=True, profiles=("worker", "coordinator", "reviewer", "standard"))
@@ -72,7 +72,7 @@ def message_send(
     task_id: TaskId | None = None,
     reply_to_id: MessageId | None = None,
     expires_in: ExpiresIn | None = None,
-) -> Sent:
+) -> MessageSent:
     """Write to another agent, or to the person (operator). A reply (reply_to_id) joins the thread of what it answers.
 
     A message to an agent that is gone comes back once as a notification.
@@ -84,9 +84,9 @@ def message_send(
         _refuse_unknown_work(tx, workflow_id, task_id)
         letter |= _place_in_thread(tx, reply_to_id) | {"task": task_id}
         (sent,) = inbox.put(tx, letter, [recipient_id], inbox.hold(tx, [recipient_id], each=1))
-        told = {"sender": sender_id, "recipient": recipient_id, "thread": letter["thread"]}
-        tx.event("message.sent", sent, data=json.dumps(told))
-    return Sent(id=sent, thread_id=letter["thread"])
+        data = {"sender": sender_id, "recipient": recipient_id, "thread": letter["thread"]}
+        tx.event("message.sent", sent, data=json.dumps(data))
+    return MessageSent(id=sent, thread_id=letter["thread"])
 
 
 def _letter(
@@ -143,7 +143,7 @@ def message_broadcast(
         _refuse_unknown_work(tx, workflow_id, None)
         rows = tx.all("broadcast_agents", statuses=statuses, role=wanted.role, runtime=wanted.runtime, sender=sender_id)
         ids = _put_to_all(tx, letter, [row["id"] for row in rows])
-    return Broadcast(sent_count=len(ids), message_ids=ids[:TOLD])
+    return Broadcast(sent_count=len(ids), message_ids=ids[:NAMED])
 
 
 def _put_to_all(tx: Tx, letter: Row, recipients: list[str]) -> list[str]:
@@ -195,7 +195,7 @@ def message_list(
         rows = tx.all(_page_query(chosen, start), letters=LISTED_LETTERS, limit=size + 1, **chosen, **start)
         is_counted = not (message_type or workflow_id or thread_id or since)
         matching = total(counts, stored, priority) if is_counted else _count_matching(tx, chosen, thread_id)
-    shown = fitting([listed(row, call.now) for row in rows[:size]], LISTED_BYTES)
+    shown = take_fitting([listed_message(row, call.now) for row in rows[:size]], LISTED_BYTES)
     following = cursor_after(rows[len(shown) - 1]) if len(shown) < len(rows) else None
     unread = total(counts, "unread", None)
     return Messages(messages=shown, unread_count=unread, total=matching, next_cursor=following)
@@ -223,10 +223,10 @@ def message_get(call: Call, id: MessageId, mark_read: bool = True) -> Message:
     row = call.one("message_get", id=id)
     if row is None:
         raise no_such("message", id)
-    if mark_read and is_hers(row, call.actor) and may_become(row, "read", call.now):
+    if mark_read and may_change(row, call.actor) and may_become(row, "read", call.now):
         _change(call, [id], "read")
         row |= {"status": "read", "read_at": call.now}
-    return opened(row, call.now)
+    return whole_message(row, call.now)
 
 
 @work.tool("message_mark_read", changes=True, idempotent=True, profiles=("coordinator",))
@@ -246,10 +246,10 @@ def message_archive(call: Call, message_ids: MessageIds) -> Done:
 def _change(call: Call, ids: list[str], status: str) -> None:
     """Read or archive messages. Raises NotFound, Forbidden; what is so already stays as it is."""
     with call.begin() as tx:
-        rows = inbox.named(tx, ids)
+        rows = inbox.rows_by_id(tx, ids)
         refuse_unowned(ids, rows, call.actor)
         inbox.hold(tx, [row["recipient_id"] for row in rows])
-        changing = [row for row in inbox.named(tx, ids) if may_become(row, status, call.now)]
+        changing = [row for row in inbox.rows_by_id(tx, ids) if may_become(row, status, call.now)]
         if changing:
             inbox.move(tx, changing, status, call.now)
             first = next(one for one in ids if one in {row["id"] for row in changing})
@@ -257,10 +257,10 @@ def _change(call: Call, ids: list[str], status: str) -> None:
 
 
 @work.tool("message_count_unread", profiles=("coordinator",))
-def message_count_unread(call: Call, agent_id: Me, priority: list[Priority] | None = None) -> Unread:
+def message_count_unread(call: Call, agent_id: Me, priority: list[Priority] | None = None) -> UnreadCount:
     """How many unread messages are in your inbox, by priority; cheap enough to ask often."""
     with call.begin() as tx:
         inbox.refuse_unknown(tx, agent_id)
         counts = inbox.counts(tx, agent_id, call.now)
-    found = {one: counts["unread", one] if not priority or one in priority else 0 for one in URGENCY}
-    return Unread(count=sum(found.values()), by_priority=ByPriority(**found))
+    unread = {one: counts["unread", one] if not priority or one in priority else 0 for one in URGENCY}
+    return UnreadCount(count=sum(unread.values()), by_priority=ByPriority(**unread))

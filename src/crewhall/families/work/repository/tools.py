@@ -24,9 +24,9 @@ class Site:
 
 def site_of(path: str) -> Site:
     """The repository that an absolute path is in, one for all its working trees; a path in none is itself."""
-    kept = repository_path(path)
-    root = repository_root(kept)
-    return Site(kept, False) if root is None else Site(repository_path(root), True)
+    spelling = repository_path(path)
+    root = repository_root(spelling)
+    return Site(spelling, False) if root is None else Site(repository_path(root), True)
 
 
 def make_known(tx: Tx, path: str, name: str | None, now: int) -> str:
@@ -34,15 +34,15 @@ def make_known(tx: Tx, path: str, name: str | None, now: int) -> str:
     before, made = tx.one("repository_get", path=path), new_id("rp")
     default = posixpath.basename(path) or path
     assert tx.work is not None
-    told = {"path": path, "name": name, "default_name": default, "actor": tx.work.actor}
-    row = tx.one("repository_put", id=made, now=now, **told)
+    fields = {"path": path, "name": name, "default_name": default, "actor": tx.work.actor}
+    row = tx.one("repository_put", id=made, now=now, **fields)
     assert row is not None
-    kept: str = row["id"]
-    if kept == made:
-        tx.event("repository.registered", kept)
+    repository_id: str = row["id"]
+    if repository_id == made:
+        tx.event("repository.registered", repository_id)
     elif before is not None and before["name"] != row["name"]:
-        tx.event("repository.renamed", kept)
-    return kept
+        tx.event("repository.renamed", repository_id)
+    return repository_id
 
 
 @work.tool("repository_register", changes=True, creates=True, idempotent=True, profiles=("coordinator",))

@@ -37,8 +37,8 @@ class FileConflict(Result):
 
     @classmethod
     def from_row(cls, row: Row, path: str) -> "FileConflict":
-        told = {name: row[name] for name in ("agent_id", "agent_name", "reason", "expires_at")}
-        return cls(path=path, held_path=row["path"], exclusive=bool(row["exclusive"]), **told)
+        fields = {name: row[name] for name in ("agent_id", "agent_name", "reason", "expires_at")}
+        return cls(path=path, held_path=row["path"], exclusive=bool(row["exclusive"]), **fields)
 
 
 class FilesReserved(Result):

@@ -227,10 +227,10 @@ def _others(letters: Letters) -> Letters:
 # Meeting many
 
 
-class Ground:
-    """Some paths, arranged so that only few of them need a look when another path comes.
+class PathIndex:
+    """An index of paths: only a few of them are compared with another path.
 
-    Where a look would take too long, because of many long globs, two paths count as meeting: that is the safe answer.
+    If many long globs make that too slow, two paths count as overlapping: that is the safe answer.
     """
 
     def __init__(self, paths: Iterable[str], looks: int = LOOKS) -> None:
@@ -247,8 +247,8 @@ class Ground:
         self._lasts = tuple(sorted(one.last for one in self._patterns))
         self._left = looks
 
-    def met_by(self, path: str) -> str | None:
-        """One of the paths that this one meets, or None."""
+    def find_overlap(self, path: str) -> str | None:
+        """One of the paths that this one overlaps, or None."""
         other = Pattern(path)
         if not (self._is_through(other) or self._ends_alike(other)):
             return None

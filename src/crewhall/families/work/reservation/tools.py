@@ -15,12 +15,12 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, Offset, fitting, page, short_list
+from crewhall.bounded import Limit, Offset, page, short_list, take_fitting
 from crewhall.errors import InvalidInput
 from crewhall.families.work.agent.rules import status_after_beat
 from crewhall.families.work.claim.leases import lease_from
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found, locked, no_such
+from crewhall.families.work.lookup import get, get_locked, no_such
 from crewhall.families.work.model import AgentId, Me, Path, TaskId
 from crewhall.families.work.repository.tools import site_of
 from crewhall.families.work.reservation.model import (
@@ -34,13 +34,13 @@ from crewhall.families.work.reservation.model import (
     ReservedPath,
     Seconds,
 )
-from crewhall.families.work.reservation.rules import WHOLE, Ground, refuse_more_reserved, reserved_path
+from crewhall.families.work.reservation.rules import WHOLE, PathIndex, refuse_more_reserved, reserved_path
 from crewhall.identity import new_id
 from crewhall.outside.repository_paths import below_top, is_directory, place_of
 from crewhall.store.transaction import Row, Tx
 
 NAMED = 20  # conflicts in one answer
-TOLD_BYTES = 1_000  # of the paths in an event
+EVENT_BYTES = 1_000  # of the paths in an event
 ALL = 2**31 - 1
 
 
@@ -60,26 +60,26 @@ def file_reserve(
     success is false when others have some: conflicts says who. Asking again sets a new end.
     """
     area = _known_area(call, repository_path, task_id)
-    wanted = area.spelled(paths)
+    wanted = area.spell_all(paths)
     with call.begin() as tx:
         if task_id is not None:
-            found(tx, "task", task_id)
-        area_id = _locked_area(tx, area.root)
-        agent = locked(tx, "agent", agent_id)
+            get(tx, "task", task_id)
+        area_id = _lock_area(tx, area.root)
+        agent = get_locked(tx, "agent", agent_id)
         who = {"area_id": area_id, "agent_id": agent_id}
         conflicts = _conflicts(tx, wanted, exclusive=int(exclusive), now=call.now, **who)
         if conflicts:
             return _answer(area, [], conflicts)
         until = call.now + seconds * 1000
-        told = {"exclusive": int(exclusive), "reason": reason, "task_id": task_id, "until": until}
-        _put(tx, wanted, who, told, call.now)
-        _stay(call, tx, agent)
-        tx.event("file.reserved", agent_id, data=_told(wanted, area.root))
+        fields = {"exclusive": int(exclusive), "reason": reason, "task_id": task_id, "until": until}
+        _put(tx, wanted, who, fields, call.now)
+        _renew_lease(call, tx, agent)
+        tx.event("file.reserved", agent_id, data=_event_data(wanted, area.root))
     return _answer(area, [ReservedPath(path=path, expires_at=until) for path in wanted], [])
 
 
-def _locked_area(tx: Tx, root: str) -> str:
-    """The id of a repository's row, locked: of two who reserve in it, one waits for the other."""
+def _lock_area(tx: Tx, root: str) -> str:
+    """Lock a repository's row, so that two agents reserve one after the other; its id."""
     row = tx.one("area_lock", repository_path=root)
     if row is None:
         tx.run("area_insert", id=new_id("fa"), repository_path=root)
@@ -91,21 +91,21 @@ def _locked_area(tx: Tx, root: str) -> str:
 
 def _conflicts(tx: Tx, wanted: list[str], **chosen: object) -> list[tuple[Row, str]]:
     """What others have reserved that meets one of the paths, each with that path."""
-    ground = Ground(wanted)
-    met = ((row, ground.met_by(row["path"])) for row in tx.all("reservations_of_others", **chosen))
+    index = PathIndex(wanted)
+    met = ((row, index.find_overlap(row["path"])) for row in tx.all("reservations_of_others", **chosen))
     return [(row, path) for row, path in met if path is not None]
 
 
-def _put(tx: Tx, wanted: list[str], who: Row, told: Row, now: int) -> None:
+def _put(tx: Tx, wanted: list[str], who: Row, fields: Row, now: int) -> None:
     """The paths are the agent's. Raises LimitExceeded."""
     tx.run("reservations_dead_drop", agent_id=who["agent_id"], now=now)
     there = tx.value("reservations_elsewhere_count", paths=json.dumps(wanted), now=now, **who)
     refuse_more_reserved(there, len(wanted))
-    tx.many("reservation_put", [{"path": path, "now": now, **who, **told} for path in wanted])
+    tx.many("reservation_put", [{"path": path, "now": now, **who, **fields} for path in wanted])
 
 
-def _stay(call: Call, tx: Tx, agent: Row) -> None:
-    """Whoever reserves is here, for a lease from now: otherwise nobody would notice that it is gone."""
+def _renew_lease(call: Call, tx: Tx, agent: Row) -> None:
+    """Renew the lease of an agent that reserves; otherwise nobody would notice when it is gone."""
     status = status_after_beat(agent["status"], None)
     here = {"until": lease_from(call, agent), "has_left": 0, "workspace_path": None, "metadata": None}
     tx.run("agent_set", id=agent["id"], status=status, task=agent["current_task_id"], now=call.now, **here)
@@ -113,8 +113,8 @@ def _stay(call: Call, tx: Tx, agent: Row) -> None:
         tx.event("agent.updated", agent["id"], before=agent["status"], after=status)
 
 
-def _told(paths: list[str], root: str | None) -> str:
-    few = short_list(paths, TOLD_BYTES)
+def _event_data(paths: list[str], root: str | None) -> str:
+    few = short_list(paths, EVENT_BYTES)
     return json.dumps({"paths": few, "count": len(paths), "repository_path": root}, ensure_ascii=False)
 
 
@@ -122,9 +122,9 @@ def _answer(area: "Area", reserved: list[ReservedPath], conflicts: list[tuple[Ro
     return FilesReserved(
         success=not conflicts,
         repository_path=area.root,
-        reserved=fitting(reserved),
+        reserved=take_fitting(reserved),
         reserved_total=len(reserved),
-        conflicts=fitting(FileConflict.from_row(row, path) for row, path in conflicts[:NAMED]),
+        conflicts=take_fitting(FileConflict.from_row(row, path) for row, path in conflicts[:NAMED]),
         conflicts_total=len(conflicts),
     )
 
@@ -136,15 +136,15 @@ def file_release(
     """Give up what you have reserved: some paths, or all of it in your repository. Nothing happens twice."""
     area = _area(call, repository_path)
     root = None if area is None else area.root
-    spelled = None if paths is None else (area or NOWHERE).spelled(paths)
+    spelled = None if paths is None else (area or NOWHERE).spell_all(paths)
     both = None if spelled is None else [one for path in spelled for one in (path.rstrip("/"), path.rstrip("/") + "/")]
     chosen = {"repository_path": root, "paths": None if both is None else json.dumps(both)}
     with call.begin() as tx:
-        locked(tx, "agent", agent_id)
+        get_locked(tx, "agent", agent_id)
         gone = tx.all("reservations_release", agent_id=agent_id, **chosen)
         live = sorted(row["path"] for row in gone if row["expires_at"] > call.now)
         if live:
-            tx.event("file.released", agent_id, data=_told(live, root))
+            tx.event("file.released", agent_id, data=_event_data(live, root))
     return FilesReleased(success=True, released=len(live))
 
 
@@ -159,20 +159,20 @@ def file_reservations(
 ) -> FileReservations:
     """Who has reserved which files: in the hall, in a repository, or in the way of a path or glob."""
     where = None if repository_path is None else site_of(repository_path).path
-    ground = None
+    index = None
     if path is not None:
         area = _known_area(call, where)
-        where, ground = area.root, Ground(area.spelled([path]))
+        where, index = area.root, PathIndex(area.spell_all([path]))
     chosen = {"repository_path": where, "agent_id": agent_id, "now": call.now}
     with call.begin() as tx:
         if agent_id is not None:
-            found(tx, "agent", agent_id)
-        if ground is None:
+            get(tx, "agent", agent_id)
+        if index is None:
             rows = tx.all("reservations", limit=limit, offset=offset, **chosen)
             total = tx.value("reservations_count", **chosen)
         else:
             there = tx.all("reservations", limit=ALL, offset=0, **chosen)
-            met = [row for row in there if ground.met_by(row["path"]) is not None]
+            met = [row for row in there if index.find_overlap(row["path"]) is not None]
             rows, total = met[offset : offset + limit], len(met)
     items, following = page((FileReservation.from_row(row) for row in rows), total, offset)
     return FileReservations(reservations=items, total=total, next_offset=following)
@@ -188,11 +188,11 @@ class Area:
     root: str
     tops: tuple[str, ...]
 
-    def spelled(self, paths: Iterable[str]) -> list[str]:
-        """The paths in their one spelling, each once; a directory that is there ends with a slash."""
-        return list(dict.fromkeys(self._spelled(path) for path in paths))
+    def spell_all(self, paths: Iterable[str]) -> list[str]:
+        """The paths in their one spelling, each once; an existing directory ends with a slash."""
+        return list(dict.fromkeys(self.spell(path) for path in paths))
 
-    def _spelled(self, path: str) -> str:
+    def spell(self, path: str) -> str:
         seen = below_top(path, self.root) if path.startswith("/") else None
         spelled = reserved_path(path if seen is None else seen, self.tops)
         if spelled == WHOLE or spelled.endswith("/"):

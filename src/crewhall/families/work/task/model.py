@@ -7,7 +7,7 @@ from pydantic_core import from_json
 
 from crewhall.bounded import LIST_TEXT_BYTES, WHOLE_BYTES, Cut, cut
 from crewhall.families.work.checkpoint.model import Checkpoint
-from crewhall.families.work.model import Cargo, Files, Given, IfAny, Name, Short, Text, Word, Words
+from crewhall.families.work.model import Cargo, Files, IfAny, InputModel, Name, Short, Text, Word, Words
 from crewhall.store.transaction import Row
 from crewhall.tool import Result
 
@@ -26,7 +26,7 @@ TASK_STATUSES: tuple[TaskStatus, ...] = (
 FINISHED = ("completed", "skipped")
 
 
-class PlannedTask(Given):
+class PlannedTask(InputModel):
     name: Name
     description: Text
     sequence: Annotated[
@@ -43,7 +43,7 @@ class PlannedTask(Given):
     ] = []
 
 
-class NewPlan(Given):
+class NewPlan(InputModel):
     approach: Text
     steps: Annotated[list[Text], Field(max_length=500)]
     files_to_modify: Annotated[Files, IfAny] = []
@@ -106,16 +106,16 @@ class Task(Result):
     @classmethod
     def from_row(cls, row: Row, near: "Near", *, whole: bool, checkpoints: list[Checkpoint] | None = None) -> "Task":
         """The task of a row, with what the page's `near` rows say of it; `whole` for one alone, short in a list."""
-        told = {name: row[name] for name in cls.model_fields if name in row}
-        told["status"] = shown_status(row)
-        told["files_likely_affected"] = from_json(row["files_likely_affected"])
-        told["depends_on"] = near.depends_on.get(row["id"], [])
-        told["required_capabilities"] = near.capabilities.get(row["id"], [])
-        told["checkpoints"] = checkpoints
+        fields = {name: row[name] for name in cls.model_fields if name in row}
+        fields["status"] = shown_status(row)
+        fields["files_likely_affected"] = from_json(row["files_likely_affected"])
+        fields["depends_on"] = near.depends_on.get(row["id"], [])
+        fields["required_capabilities"] = near.capabilities.get(row["id"], [])
+        fields["checkpoints"] = checkpoints
         lists = ("depends_on", "files_likely_affected", "required_capabilities")
         texts, cargo = ("description", "outcome", "error", *lists), ("plan", "context", "outcome_detail")
         limit = {"total": WHOLE_BYTES} if whole else {"each": LIST_TEXT_BYTES}
-        fields = cut(told, texts, cargo, **limit)
+        fields = cut(fields, texts, cargo, **limit)
         if unnamed := row["dependency_count"] - len(fields["depends_on"]):
             fields["left_out"] = {**(fields["left_out"] or {}), "depends_on": unnamed}
         return cls(**fields)
@@ -140,7 +140,7 @@ class TaskList(Result):
     next_cursor: str | None = Field(description="Give it as cursor for the next page; null when this is the last.")
 
 
-class Replanned(Result):
+class TaskReplanned(Result):
     success: bool
     checkpoint_id: str
 

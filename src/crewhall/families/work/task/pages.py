@@ -5,7 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 
-from crewhall.bounded import ItemT, fitting
+from crewhall.bounded import ItemT, take_fitting
 from crewhall.errors import InvalidInput
 from crewhall.families.work.task.model import Near, Task, TaskSummary
 from crewhall.store.transaction import Row, Tx
@@ -34,8 +34,8 @@ def near(tx: Tx, task_ids: list[str]) -> Near:
     )
 
 
-def waited_for(tx: Tx, task: Row) -> list[str]:
-    """Names of some unfinished tasks that a task waits for; none when it is ready."""
+def blocker_names(tx: Tx, task: Row) -> list[str]:
+    """The names of some unfinished tasks that a task waits for; none when it is ready."""
     if task["waits_for"] == 0:
         return []
     if task["dependency_count"]:
@@ -84,17 +84,17 @@ def _rows(
     claimed_by: str | None = None,
 ) -> list[Row]:
     """One row more than the page may have, which tells whether it is the last."""
-    sequence, place = numbers(cursor, (-(2**40), 0))
+    sequence, place = cursor_numbers(cursor, (-(2**40), 0))
     chosen = {"statuses": statuses, "claimed_by": claimed_by}
     return tx.all("tasks", workflow_id=workflow_id, sequence=sequence, place=place, limit=limit + 1, **chosen)
 
 
 def _page(rows: list[Row], items: Iterable[ItemT], most: int) -> tuple[list[ItemT], str | None]:
-    kept = fitting(items, most)
+    kept = take_fitting(items, most)
     return kept, None if len(kept) == len(rows) else cursor_of(rows[len(kept) - 1], "sequence", "place")
 
 
-def available(
+def available_tasks(
     tx: Tx, capabilities: str, workflow_id: str | None, repository_path: str | None, limit: int, offset: int
 ) -> list[Row]:
     """Tasks that an agent could claim, the oldest workflow's first. No workflow is looked into that is not needed."""
@@ -119,7 +119,7 @@ def cursor_of(row: Row, *columns: str) -> str:
     return ":".join(str(row[column]) for column in columns)
 
 
-def numbers(cursor: str | None, start: tuple[int, ...]) -> tuple[int, ...]:
+def cursor_numbers(cursor: str | None, start: tuple[int, ...]) -> tuple[int, ...]:
     """A cursor's numbers, or where the first page starts. Raises InvalidInput for what is no cursor of ours."""
     if cursor is None:
         return start

@@ -10,13 +10,13 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import LIST_BYTES, WHOLE_BYTES, Limit, Offset, fitting, page, stored
+from crewhall.bounded import LIST_BYTES, WHOLE_BYTES, Limit, Offset, json_text, page, take_fitting
 from crewhall.errors import InvalidState, InvalidTransition
 from crewhall.families.work.checkpoint.model import Checkpoint
 from crewhall.families.work.checkpoint.record import add_checkpoint
 from crewhall.families.work.claim.leases import (
-    begin_workflow,
     end_claim,
+    mark_in_progress,
     refuse_incapable_agent,
     settle_agent,
     take,
@@ -25,13 +25,22 @@ from crewhall.families.work.claim.leases import (
 )
 from crewhall.families.work.claim.model import Epoch
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found
+from crewhall.families.work.lookup import get
 from crewhall.families.work.model import AgentId, Cargo, Done, Me, PageCursor, Path, Short, TaskId, Text, WorkflowId
 from crewhall.families.work.repository.tools import site_of
-from crewhall.families.work.task.model import FINISHED, NewPlan, Replanned, Task, TaskList, TaskPlan, Tasks, TaskStatus
-from crewhall.families.work.task.pages import available, count_step, near, summaries, waited_for
+from crewhall.families.work.task.model import (
+    FINISHED,
+    NewPlan,
+    Task,
+    TaskList,
+    TaskPlan,
+    TaskReplanned,
+    Tasks,
+    TaskStatus,
+)
+from crewhall.families.work.task.pages import available_tasks, blocker_names, count_step, near, summaries
 from crewhall.families.work.task.rules import REPLANNED, UNDER_WAY, refuse_task_step
-from crewhall.families.work.workflow.plans import restand
+from crewhall.families.work.workflow.plans import recompute_standings
 from crewhall.families.work.workflow.rules import refuse_not_running
 from crewhall.store.transaction import Row, Tx
 
@@ -47,15 +56,15 @@ def task_get(
 ) -> Task:
     """A task: what is to be done, who holds it, and how it ended."""
     with call.begin() as tx:
-        row = found(tx, "task", id)
-        noted = _newest(tx, id, checkpoint_limit or SEEN) if include_checkpoints else None
+        row = get(tx, "task", id)
+        noted = _newest_checkpoints(tx, id, checkpoint_limit or SEEN) if include_checkpoints else None
         return Task.from_row(row, near(tx, [id]), whole=True, checkpoints=noted)
 
 
-def _newest(tx: Tx, task_id: str, limit: int) -> list[Checkpoint]:
+def _newest_checkpoints(tx: Tx, task_id: str, limit: int) -> list[Checkpoint]:
     """The newest checkpoints that fit, oldest first."""
     rows = tx.all("checkpoints_newest", task_id=task_id, limit=limit)
-    return fitting((Checkpoint.from_row(row) for row in rows), WHOLE_BYTES // 3)[::-1]
+    return take_fitting((Checkpoint.from_row(row) for row in rows), WHOLE_BYTES // 3)[::-1]
 
 
 @work.tool("task_list", profiles=("coordinator",), resources=("crewhall://workflows/{workflow_id}/tasks",))
@@ -70,7 +79,7 @@ def task_list(
     """The tasks of a workflow in their order, in short, perhaps of some statuses (blocked too) or one holder."""
     chosen = {"statuses": json.dumps(status) if status else None, "claimed_by": claimed_by}
     with call.begin() as tx:
-        found(tx, "workflow", workflow_id)
+        get(tx, "workflow", workflow_id)
         total = tx.value("tasks_count", workflow_id=workflow_id, **chosen)
         tasks, following = summaries(tx, workflow_id, limit=limit, most=LIST_BYTES, cursor=cursor, **chosen)
     return TaskList(tasks=tasks, total=total, next_cursor=following)
@@ -88,11 +97,11 @@ def task_get_available(
     """Tasks you could claim now: ready, held by no one, and needing only what you said you are good at."""
     where = None if repository_path is None else site_of(repository_path).path
     with call.begin() as tx:
-        agent = found(tx, "agent", agent_id)
+        agent = get(tx, "agent", agent_id)
         if workflow_id is not None:
-            found(tx, "workflow", workflow_id)
+            get(tx, "workflow", workflow_id)
         chosen = {"workflow_id": workflow_id, "repository_path": where, "capabilities": agent["capabilities"]}
-        rows = available(tx, limit=limit, offset=offset, **chosen)
+        rows = available_tasks(tx, limit=limit, offset=offset, **chosen)
         total = tx.value("tasks_available_count", **chosen)
         beside = near(tx, [row["id"] for row in rows])
     items, following = page((Task.from_row(row, beside, whole=False) for row in rows), total, offset)
@@ -109,14 +118,14 @@ def task_set_plan(
     claim_epoch: Epoch | None = None,
 ) -> Done:
     """Say how you will do a task, step by step, before you begin. Who takes over later goes on from it."""
-    text = stored("plan", plan.model_dump(exclude_unset=True))
+    text = json_text("plan", plan.model_dump(exclude_unset=True))
     with call.begin() as tx:
         _, task = task_to_write(call, tx, id, claim_epoch)
         if task["status"] in FINISHED:
             raise InvalidState(f"task {id} is {task['status']}", hint="Its plan is history; plan a task that is open.")
         kept = task["context"]
         if context is not None:
-            kept = stored("context", json.loads(kept or "{}") | context)
+            kept = json_text("context", json.loads(kept or "{}") | context)
         tx.run("task_plan_set", id=id, plan=text, context=kept, now=call.now)
         tx.event("task.planned", id)
     return Done(success=True)
@@ -137,49 +146,49 @@ def task_update_status(
     An agent with its own token that moves on a task which no one holds claims it by that. Completing, failing and
     skipping end the claim.
     """
-    detail = None if outcome_detail is None else stored("outcome_detail", outcome_detail)
+    detail = None if outcome_detail is None else json_text("outcome_detail", outcome_detail)
     with call.begin() as tx:
         workflow, task = task_to_write(call, tx, id, claim_epoch)
-        refuse_task_step(task, status, outcome, error, waited_for(tx, task))
+        refuse_task_step(task, status, outcome, error, blocker_names(tx, task))
         if workflow["status"] == "abandoned":
             refuse_not_running(workflow, status)
         is_taken = call.actor.kind == "agent" and task["claimed_by"] is None and status != "skipped"
         if is_taken or (status in UNDER_WAY and task["status"] in ("pending", "failed")):
             refuse_not_running(workflow, "begun")
-            begin_workflow(call, tx, workflow)
+            mark_in_progress(call, tx, workflow)
         if is_taken:
-            task = _taken(call, tx, workflow, task)
-        told = {"outcome": outcome, "outcome_detail": detail, "error": error}
+            task = _take_for_writer(call, tx, workflow, task)
+        result = {"outcome": outcome, "outcome_detail": detail, "error": error}
         count_step(tx, task, status)
-        tx.run("task_status_set", id=id, status=status, now=call.now, **told)
+        tx.run("task_status_set", id=id, status=status, now=call.now, **result)
         tx.event("task.updated", id, before=task["status"], after=status)
         if status in (*FINISHED, "failed"):
             _end(call, tx, workflow, task, status)
     return Done(success=True)
 
 
-def _taken(call: Call, tx: Tx, workflow: Row, task: Row) -> Row:
-    """The task, held by the agent that moves it on: otherwise two could be at it, each without a claim."""
-    refuse_incapable_agent(tx, task, found(tx, "agent", call.actor.id))
+def _take_for_writer(call: Call, tx: Tx, workflow: Row, task: Row) -> Row:
+    """Claim a task for the agent that writes to it; the row. Without a claim two agents could work on it."""
+    refuse_incapable_agent(tx, task, get(tx, "agent", call.actor.id))
     take(call, tx, {**workflow, "status": "in_progress"}, task, call.actor.id)
-    return found(tx, "task", task["id"])
+    return get(tx, "task", task["id"])
 
 
 def _end(call: Call, tx: Tx, workflow: Row, task: Row, status: str) -> None:
     """A task is over, for now or for good: nobody holds it, and others that waited for it may begin."""
     if status in FINISHED:
-        _let_others_go_on(tx, task)
+        _release_dependents(tx, task)
         done = {"finished": 1, "completed": int(status == "completed")}
         tx.run("workflow_count", id=workflow["id"], tasks=0, now=call.now, **done)
     if task["waits_for"] > 0:  # skipped before its turn: chains through it are shorter now
-        restand(tx, workflow["id"])
+        recompute_standings(tx, workflow["id"])
     if task["claimed_by"] is not None:
         end_claim(tx, task, status, call.now)
         settle_agent(tx, task["claimed_by"], call.now)
 
 
-def _let_others_go_on(tx: Tx, task: Row) -> None:
-    """What waited for this task waits no longer: by name, or because all of lower sequences is finished."""
+def _release_dependents(tx: Tx, task: Row) -> None:
+    """Free the tasks that waited for this one: by name, or because every lower sequence is finished."""
     tx.run("dependents_release", id=task["id"])
     lowest = tx.value("sequence_open", workflow_id=task["workflow_id"])
     if lowest is not None and lowest > task["sequence"]:
@@ -189,12 +198,12 @@ def _let_others_go_on(tx: Tx, task: Row) -> None:
 @work.tool("task_replan", changes=True, creates=True, profiles=("coordinator", "standard"))
 def task_replan(
     call: Call, id: TaskId, reason: Short, new_plan: NewPlan, claim_epoch: Epoch | None = None
-) -> Replanned:
+) -> TaskReplanned:
     """Begin a task anew with another plan, after it failed or while you are at it; a holder keeps it.
 
     The reason and the old plan are kept as a checkpoint; the task is pending again.
     """
-    text = stored("new_plan", new_plan.model_dump(exclude_unset=True))
+    text = json_text("new_plan", new_plan.model_dump(exclude_unset=True))
     with call.begin() as tx:
         _, task = task_to_write(call, tx, id, claim_epoch)
         if task["status"] not in REPLANNED:
@@ -208,4 +217,4 @@ def task_replan(
         count_step(tx, task, "pending")
         tx.run("task_replan_set", id=id, plan=text, now=call.now)
         tx.event("task.replanned", id, before=task["status"], after="pending")
-    return Replanned(success=True, checkpoint_id=made)
+    return TaskReplanned(success=True, checkpoint_id=made)

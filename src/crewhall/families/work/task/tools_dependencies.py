@@ -1,9 +1,9 @@
 """What a task waits for."""
 
 from crewhall.app import Call
-from crewhall.bounded import cut, fitting
+from crewhall.bounded import cut, take_fitting
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found
+from crewhall.families.work.lookup import get
 from crewhall.families.work.model import PageCursor, TaskId
 from crewhall.families.work.task.model import (
     FINISHED,
@@ -12,7 +12,7 @@ from crewhall.families.work.task.model import (
     PendingDependency,
     shown_status,
 )
-from crewhall.families.work.task.pages import numbers
+from crewhall.families.work.task.pages import cursor_numbers
 from crewhall.store.transaction import Row, Tx
 
 PENDING_BYTES, COMPLETED_BYTES, NAMES_BYTES = 8_000, 10_000, 1_000
@@ -23,9 +23,9 @@ DEPENDENCIES = 50
 def task_check_dependencies(call: Call, task_id: TaskId, cursor: PageCursor | None = None) -> Dependencies:
     """What a task waits for, and how what it waited for turned out. A task without dependencies waits for all tasks
     of lower sequences."""
-    waiting, done = (max(0, number) for number in numbers(cursor, (0, 0)))
+    waiting, done = (max(0, number) for number in cursor_numbers(cursor, (0, 0)))
     with call.begin() as tx:
-        task = found(tx, "task", task_id)
+        task = get(tx, "task", task_id)
         if task["dependency_count"] or task["status"] in FINISHED:
             rows, pending_total = _dependencies(tx, task_id, waiting, finished=0)
         else:
@@ -33,8 +33,8 @@ def task_check_dependencies(call: Call, task_id: TaskId, cursor: PageCursor | No
             rows = tx.all("lower_open", limit=DEPENDENCIES, offset=waiting, **lower)
             pending_total = tx.value("lower_open_count", **lower)
         finished, completed_total = _dependencies(tx, task_id, done, finished=1)
-    pending = fitting((_pending(row) for row in rows), PENDING_BYTES)
-    completed = fitting((_completed(row) for row in finished), COMPLETED_BYTES)
+    pending = take_fitting((_pending_dependency(row) for row in rows), PENDING_BYTES)
+    completed = take_fitting((_completed_dependency(row) for row in finished), COMPLETED_BYTES)
     waiting, done = waiting + len(pending), done + len(completed)
     return Dependencies(
         satisfied=pending_total == 0,
@@ -51,10 +51,10 @@ def _dependencies(tx: Tx, task_id: str, offset: int, *, finished: int) -> tuple[
     return rows, tx.value("dependencies_count", id=task_id, finished=finished)
 
 
-def _pending(row: Row) -> PendingDependency:
+def _pending_dependency(row: Row) -> PendingDependency:
     return PendingDependency(id=row["id"], name=row["name"], status=shown_status(row))
 
 
-def _completed(row: Row) -> CompletedDependency:
-    told = {"id": row["id"], "name": row["name"], "outcome": row["outcome"]}
-    return CompletedDependency(**cut(told, ("outcome",), (), each=1_000))
+def _completed_dependency(row: Row) -> CompletedDependency:
+    fields = {"id": row["id"], "name": row["name"], "outcome": row["outcome"]}
+    return CompletedDependency(**cut(fields, ("outcome",), (), each=1_000))

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic_core import from_json
 
-from crewhall.bounded import LIST_TEXT_BYTES, Cut, cut, fitting
+from crewhall.bounded import LIST_TEXT_BYTES, Cut, cut, take_fitting
 from crewhall.declaration import Suggest
-from crewhall.families.work.model import Given, Short, Text
+from crewhall.families.work.model import InputModel, Short, Text
 from crewhall.families.work.task.model import Complexity, PlannedTask
 from crewhall.store.transaction import Row
 from crewhall.tool import Result
@@ -29,21 +29,21 @@ Value = Annotated[str, Field(max_length=VALUE_LETTERS)]
 About = Annotated[str, Field(max_length=10_000)]
 
 
-class TemplateVariable(Given):
+class TemplateVariable(InputModel):
     name: str
     description: Annotated[str, Field(max_length=2_000)]
     required: bool
     default: Value | None = None
 
 
-class NewTemplate(Given):
+class NewTemplate(InputModel):
     tasks: Annotated[list[PlannedTask], Field(min_length=1, max_length=20_000)]
     variables: Annotated[list[TemplateVariable], Field(max_length=MOST_VARIABLES)] | None = None
     summary: Text | None = None
     approach: Text | None = None
 
 
-class Definition(Given):
+class Definition(InputModel):
     """A template's plan as the hall keeps it; of a workflow's plan all is kept."""
 
     tasks: list[PlannedTask]
@@ -59,7 +59,7 @@ class TemplateId(Result):
     id: str
 
 
-class Applied(Result):
+class TemplateApplied(Result):
     workflow_id: str
 
 
@@ -84,23 +84,26 @@ class TemplateSummary(Result):
 
     @classmethod
     def from_row(cls, row: Row) -> "TemplateSummary":
-        told = cut(row, ("description",), (), each=LIST_TEXT_BYTES)
-        return cls(**_with_variables(told, row, LISTED_BYTES, SHORT_BYTES))
+        fields = cut(row, ("description",), (), each=LIST_TEXT_BYTES)
+        return cls(**_with_variables(fields, row, LISTED_BYTES, SHORT_BYTES))
 
 
-def _with_variables(told: Row, row: Row, most: int, each: int) -> Row:
+def _with_variables(fields: Row, row: Row, most: int, each: int) -> Row:
     """The fields and as many of the variables as fit; how many are missing is in `left_out`."""
     variables = from_json(row["variables"])
     shown = (
         ShownVariable(name=name, **cut(one, ("description", "default"), (), each=each))
         for name, one in variables.items()
     )
-    kept = fitting(shown, most)
-    return told | {"variables": kept, "left_out": left_of(told["left_out"], variables=len(variables) - len(kept))}
+    kept = take_fitting(shown, most)
+    return fields | {
+        "variables": kept,
+        "left_out": add_left_out(fields["left_out"], variables=len(variables) - len(kept)),
+    }
 
 
-def left_of(left_out: Cut | None, **more: int) -> Cut | None:
-    """What was left out, with more of it."""
+def add_left_out(left_out: Cut | None, **more: int) -> Cut | None:
+    """`left_out` with more entries; counts of 0 are dropped."""
     return {**(left_out or {}), **{name: count for name, count in more.items() if count}} or None
 
 
@@ -153,15 +156,15 @@ class Template(Result):
     @classmethod
     def from_row(cls, row: Row) -> "Template":
         plan = PLAN | from_json(row["definition"])
-        tasks = fitting(_shown(plan.pop("tasks")), TASKS_BYTES)
+        tasks = take_fitting(_shown_tasks(plan.pop("tasks")), TASKS_BYTES)
         kept = {name: value for name, value in row.items() if name != "definition"} | plan
-        told = cut(kept, ("description", "summary", "approach", "risks", "assumptions"), (), total=TEXTS_BYTES)
-        told["left_out"] = left_of(told["left_out"], tasks=row["task_count"] - len(tasks))
-        return cls(**_with_variables(told, row, VARIABLES_BYTES, SHORT_BYTES * 5), tasks=tasks)
+        fields = cut(kept, ("description", "summary", "approach", "risks", "assumptions"), (), total=TEXTS_BYTES)
+        fields["left_out"] = add_left_out(fields["left_out"], tasks=row["task_count"] - len(tasks))
+        return cls(**_with_variables(fields, row, VARIABLES_BYTES, SHORT_BYTES * 5), tasks=tasks)
 
 
-def _shown(tasks: list[dict[str, Any]]) -> Iterator[ShownTask]:
+def _shown_tasks(tasks: list[dict[str, Any]]) -> Iterator[ShownTask]:
     lists = ("depends_on", "files_likely_affected", "required_capabilities")
     for task in tasks:
-        told = {"parallel_group": None, "estimated_complexity": None} | {name: [] for name in lists} | task
-        yield ShownTask(**cut(told, ("description", *lists), (), each=LIST_TEXT_BYTES))
+        fields = {"parallel_group": None, "estimated_complexity": None} | {name: [] for name in lists} | task
+        yield ShownTask(**cut(fields, ("description", *lists), (), each=LIST_TEXT_BYTES))

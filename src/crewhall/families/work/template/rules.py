@@ -15,7 +15,7 @@ from crewhall.declaration import WORD
 from crewhall.errors import InvalidInput, LimitExceeded
 from crewhall.families.work.task.model import PlannedTask
 from crewhall.families.work.template.model import MOST_VARIABLES, Definition, TemplateVariable
-from crewhall.families.work.workflow.rules_plan import Step, refuse_misnamed, standings
+from crewhall.families.work.workflow.rules_plan import GraphTask, refuse_misnamed, standings
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 PLACEHOLDER = re.compile(rf"\{{\{{[ \t]*({NAME.pattern})[ \t]*\}}\}}")
@@ -49,7 +49,7 @@ def _texts_in(thing: BaseModel, places: Sequence[str]) -> Iterator[str]:
         yield from [value] if isinstance(value, str) else value or []
 
 
-def declared(plan: Definition, given: list[TemplateVariable] | None) -> list[TemplateVariable]:
+def declare_variables(plan: Definition, given: list[TemplateVariable] | None) -> list[TemplateVariable]:
     """A template's variables: those given, or every placeholder as a required one. Raises InvalidInput, by name."""
     found = placeholders(plan)
     if given is None:
@@ -66,14 +66,14 @@ def declared(plan: Definition, given: list[TemplateVariable] | None) -> list[Tem
             raise InvalidInput(f"variable '{name}' is declared twice", hint="Declare each variable once.")
     if undeclared := [name for name in found if name not in set(names)]:
         raise InvalidInput(
-            f"the tasks name variables that are not declared: {_some(undeclared)}",
+            f"the tasks name variables that are not declared: {_first_names(undeclared)}",
             hint="Declare them in variables, or leave variables out: then each placeholder is a required one.",
         )
     return given
 
 
-def as_written(plan: Definition) -> list[TemplateVariable]:
-    """The variables of a plan that was a workflow's: none need be given, and what is not given stays as it was."""
+def optional_variables(plan: Definition) -> list[TemplateVariable]:
+    """The variables of a plan that was a workflow's: all optional, and a placeholder without a value stays as it is."""
     found = placeholders(plan)
     refuse_many(len(found))
     return [TemplateVariable(name=name, description="", required=False, default=text) for name, text in found.items()]
@@ -90,15 +90,15 @@ def refuse_many(count: int) -> None:
 def refuse_unsound(tasks: Sequence[PlannedTask]) -> None:
     """Raise InvalidInput for a plan that could not be followed to its end, whatever the values are."""
     refuse_misnamed(tasks)
-    standings([Step(task.name, task.name, task.sequence, tuple(dict.fromkeys(task.depends_on))) for task in tasks])
+    standings([GraphTask(task.name, task.name, task.sequence, tuple(dict.fromkeys(task.depends_on))) for task in tasks])
 
 
-def chosen(variables: Sequence[TemplateVariable], given: Mapping[str, str]) -> Values:
-    """The value of each variable: as given, or its default, or nothing. Raises InvalidInput, by name."""
+def choose_values(variables: Sequence[TemplateVariable], given: Mapping[str, str]) -> Values:
+    """The value of each variable: the given one, its default, or nothing. Raises InvalidInput, by name."""
     names = {variable.name: None for variable in variables}
     if unknown := [name for name in given if name not in names]:
         raise InvalidInput(
-            f"the template has no variable {_some(unknown)}",
+            f"the template has no variable {_first_names(unknown)}",
             hint=f"Its variables are {', '.join(names)}." if names else "It has none: leave variables out.",
         )
     if missing := [one.name for one in variables if one.required and one.name not in given]:
@@ -109,7 +109,7 @@ def chosen(variables: Sequence[TemplateVariable], given: Mapping[str, str]) -> V
     return {one.name: given.get(one.name, _default(one)) for one in variables}
 
 
-def _some(names: list[str]) -> str:
+def _first_names(names: list[str]) -> str:
     """The first names, each in short."""
     more = [f"and {len(names) - NAMED} more"] if len(names) > NAMED else []
     return ", ".join([*(f"'{name[:WORD]}'" for name in names[:NAMED]), *more])
@@ -142,27 +142,27 @@ def filled_bytes(plan: Definition, values: Values) -> int:
     return size
 
 
-def filled(plan: Definition, values: Values) -> Definition:
+def fill_plan(plan: Definition, values: Values) -> Definition:
     """The plan with each placeholder replaced by its value, in one pass. Raises InvalidInput that names the task."""
 
     def fill(text: str) -> str:
-        return PLACEHOLDER.sub(lambda match: _taken(values.get(match[1]), match[0]), text)
+        return PLACEHOLDER.sub(lambda match: _value_or_placeholder(values.get(match[1]), match[0]), text)
 
-    words = {place: _each(fill, getattr(plan, place)) for place in IN_PLAN}
-    return plan.model_copy(update=words | {"tasks": [_filled_task(task, fill) for task in plan.tasks]})
+    words = {place: _fill_each(fill, getattr(plan, place)) for place in IN_PLAN}
+    return plan.model_copy(update=words | {"tasks": [_fill_task(task, fill) for task in plan.tasks]})
 
 
-def _taken(value: str | None, written: str) -> str:
+def _value_or_placeholder(value: str | None, written: str) -> str:
     return written if value is None else value
 
 
-def _each(fill: Callable[[str], str], value: Any) -> Any:
+def _fill_each(fill: Callable[[str], str], value: Any) -> Any:
     """A text or a list of texts, filled."""
     return fill(value) if isinstance(value, str) else value and [fill(one) for one in value]
 
 
-def _filled_task(task: PlannedTask, fill: Callable[[str], str]) -> PlannedTask:
-    words = {place: _each(fill, getattr(task, place)) for place in IN_TASK}
+def _fill_task(task: PlannedTask, fill: Callable[[str], str]) -> PlannedTask:
+    words = {place: _fill_each(fill, getattr(task, place)) for place in IN_TASK}
     try:
         return PlannedTask.model_validate(task.model_dump() | words)
     except ValidationError as error:

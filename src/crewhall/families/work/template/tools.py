@@ -11,19 +11,19 @@ from pydantic import Field
 from pydantic_core import from_json
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, Offset, page, stored
+from crewhall.bounded import Limit, Offset, json_text, page
 from crewhall.errors import InvalidInput, InvalidState, LimitExceeded
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found, locked
+from crewhall.families.work.lookup import get, get_locked
 from crewhall.families.work.model import Name, Path
 from crewhall.families.work.task.model import PlannedTask
 from crewhall.families.work.task.pages import names_by_task
 from crewhall.families.work.template.model import (
     About,
-    Applied,
     Definition,
     NewTemplate,
     Template,
+    TemplateApplied,
     TemplateId,
     TemplateRef,
     Templates,
@@ -33,15 +33,15 @@ from crewhall.families.work.template.model import (
 )
 from crewhall.families.work.template.rules import (
     MOST_BYTES,
-    as_written,
-    chosen,
-    declared,
-    filled,
+    choose_values,
+    declare_variables,
+    fill_plan,
+    optional_variables,
     refuse_blow_up,
     refuse_unsound,
 )
 from crewhall.families.work.workflow.plans import MOST_EDGES, plan_text
-from crewhall.families.work.workflow.tools import begin_workflow, give_plan, repository_of
+from crewhall.families.work.workflow.tools import give_plan, insert_workflow, repository_of
 from crewhall.identity import new_id
 from crewhall.store.transaction import Row, Tx
 
@@ -67,23 +67,23 @@ def template_create(
             hint="Give one of the two, and leave the other out.",
         )
     made = new_id("tp")
-    given = None if template is None else _kept(*_defined(template))
+    given = None if template is None else _template_columns(*_from_definition(template))
     with call.begin() as tx:
-        kept = given or _kept(*_of_workflow(tx, from_workflow_id or ""))
+        kept = given or _template_columns(*_from_workflow(tx, from_workflow_id or ""))
         tx.run("template_insert", id=made, name=name, description=description, now=call.now, **kept)
         tx.event("template.created", made)
     return TemplateId(id=made)
 
 
-def _defined(template: NewTemplate) -> tuple[Definition, list[TemplateVariable]]:
+def _from_definition(template: NewTemplate) -> tuple[Definition, list[TemplateVariable]]:
     plan = Definition(tasks=template.tasks, summary=template.summary, approach=template.approach or "")
-    return plan, declared(plan, template.variables)
+    return plan, declare_variables(plan, template.variables)
 
 
-def _of_workflow(tx: Tx, workflow_id: str) -> tuple[Definition, list[TemplateVariable]]:
+def _from_workflow(tx: Tx, workflow_id: str) -> tuple[Definition, list[TemplateVariable]]:
     """A workflow's plan and tasks, whatever has become of them. Raises NotFound, InvalidState or LimitExceeded."""
-    locked(tx, "workflow", workflow_id)
-    workflow = found(tx, "workflow", workflow_id)
+    get_locked(tx, "workflow", workflow_id)
+    workflow = get(tx, "workflow", workflow_id)
     if workflow["plan"] is None or workflow["task_count"] == 0:
         raise InvalidState(
             f"workflow {workflow_id} has no {'tasks' if workflow['plan'] else 'plan'} to make a template of",
@@ -97,15 +97,15 @@ def _of_workflow(tx: Tx, workflow_id: str) -> tuple[Definition, list[TemplateVar
         )
     plan = Definition(
         **from_json(workflow["plan"]),
-        tasks=_planned(tx, workflow_id),
+        tasks=_planned_tasks(tx, workflow_id),
         max_parallel_tasks=workflow["max_parallel_tasks"],
         auto_create_workspaces=bool(workflow["auto_create_workspaces"]),
     )
-    return plan, as_written(plan)
+    return plan, optional_variables(plan)
 
 
-def _planned(tx: Tx, workflow_id: str) -> list[PlannedTask]:
-    """The tasks of a workflow as they were planned."""
+def _planned_tasks(tx: Tx, workflow_id: str) -> list[PlannedTask]:
+    """The tasks of a workflow, as its plan had them."""
     wanted = names_by_task(tx.all("workflow_dependencies", workflow_id=workflow_id))
     needed = names_by_task(tx.all("workflow_capabilities", workflow_id=workflow_id), "capability")
     return [
@@ -123,8 +123,8 @@ def _planned(tx: Tx, workflow_id: str) -> list[PlannedTask]:
     ]
 
 
-def _kept(plan: Definition, variables: list[TemplateVariable]) -> Row:
-    """The columns of a template. Raises what applying it would raise whatever the values are."""
+def _template_columns(plan: Definition, variables: list[TemplateVariable]) -> Row:
+    """The columns of a template. Raises every error that applying it would raise with any values."""
     refuse_blow_up(plan, {})
     refuse_unsound(plan.tasks)
     edges = sum(len(task.depends_on) for task in plan.tasks)
@@ -134,9 +134,9 @@ def _kept(plan: Definition, variables: list[TemplateVariable]) -> Row:
             hint="A task need not name what its dependencies wait for already.",
         )
     plan_text(plan.summary or "", plan.approach, plan.risks, plan.assumptions)
-    told = {one.name: one.model_dump(exclude={"name"}) for one in variables}
+    declarations = {one.name: one.model_dump(exclude={"name"}) for one in variables}
     return {
-        "variables": stored("variables", told),
+        "variables": json_text("variables", declarations),
         "definition": plan.model_dump_json(exclude_defaults=True),
         "task_count": len(plan.tasks),
     }
@@ -155,7 +155,7 @@ def template_list(call: Call, limit: Limit = 20, offset: Offset = 0) -> Template
 @work.tool("template_get", profiles=("coordinator",), resources=("crewhall://templates/{id}",))
 def template_get(call: Call, id: TemplateRef) -> Template:
     """A template with its plan; text_read gives the whole of its definition and variables."""
-    return Template.from_row(found(call, "template", id))
+    return Template.from_row(get(call, "template", id))
 
 
 @work.tool("template_apply", changes=True, creates=True, profiles=("coordinator",))
@@ -167,18 +167,18 @@ def template_apply(
     repository_path: Path | None = None,
     max_parallel_tasks: Annotated[int, Field(ge=1, le=1000)] | None = None,
     auto_create_workspaces: bool | None = None,
-) -> Applied:
+) -> TemplateApplied:
     """Make a workflow from a template, ready to begin; repository_path as in workflow_create.
 
     The last two are as in the template's own workflow when left out.
     """
-    template = found(call, "template", template_id)
+    template = get(call, "template", template_id)
     given = variables or {}
-    plan = _made(template, given)
+    plan = _filled_plan(template, given)
     text = plan_text(_summary(plan, template), plan.approach, plan.risks, plan.assumptions)
     where = repository_of(call, repository_path)
     with call.begin() as tx:
-        workflow_id = begin_workflow(
+        workflow_id = insert_workflow(
             tx,
             call.now,
             name=workflow_name,
@@ -192,16 +192,18 @@ def template_apply(
             ),
         )
         give_plan(tx, workflow_id, text, plan.tasks, call.now)
-    return Applied(workflow_id=workflow_id)
+    return TemplateApplied(workflow_id=workflow_id)
 
 
-def _made(template: Row, given: Mapping[str, str]) -> Definition:
-    """The template's plan with these values in it. Raises InvalidInput or LimitExceeded."""
+def _filled_plan(template: Row, given: Mapping[str, str]) -> Definition:
+    """The template's plan, filled with these values. Raises InvalidInput or LimitExceeded."""
     plan = Definition(**from_json(template["definition"]))
-    variables = [TemplateVariable(name=name, **told) for name, told in from_json(template["variables"]).items()]
-    values = chosen(variables, given)
+    variables = [
+        TemplateVariable(name=name, **declaration) for name, declaration in from_json(template["variables"]).items()
+    ]
+    values = choose_values(variables, given)
     refuse_blow_up(plan, values)
-    return filled(plan, values)
+    return fill_plan(plan, values)
 
 
 def _summary(plan: Definition, template: Row) -> str:

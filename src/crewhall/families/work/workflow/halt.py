@@ -4,7 +4,7 @@ import json
 
 from crewhall.app import Call
 from crewhall.errors import Forbidden
-from crewhall.families.work.lookup import locked
+from crewhall.families.work.lookup import get_locked
 from crewhall.store.transaction import Row, Tx
 
 HALT = "CRITICAL_HALT"
@@ -22,7 +22,7 @@ def refuse_lifting(call: Call, workflow: Row) -> None:
 
 def halt(tx: Tx, workflow_id: str, reason: str, now: int) -> bool:
     """Pause a workflow that is going on, or could be. False when it is in no such state, and is left as it is."""
-    before = locked(tx, "workflow", workflow_id)["status"]
+    before = get_locked(tx, "workflow", workflow_id)["status"]
     if before not in ("ready", "in_progress", "failed"):
         return False
     reason = f"{HALT}: {reason}"

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from crewhall.bounded import WHOLE_BYTES, Cut, cut
-from crewhall.families.work.model import Cargo, Given, IfAny, Short, Text
+from crewhall.families.work.model import Cargo, IfAny, InputModel, Short, Text
 from crewhall.families.work.task.model import PlannedTask, Task, TaskStatus, TaskSummary
 from crewhall.store.transaction import Row
 from crewhall.tool import Result
@@ -19,7 +19,7 @@ MaxParallel = Annotated[
 AutoCreate = Annotated[bool, Field(description="Give each parallel task a git worktree of its own.")]
 
 
-class WorkflowPlan(Given):
+class WorkflowPlan(InputModel):
     summary: Text
     approach: Text
     tasks: Annotated[list[PlannedTask], Field(min_length=1, max_length=20_000)]
@@ -93,10 +93,10 @@ class Workflow(Result):
 
     @classmethod
     def from_row(cls, row: Row, tasks: list[TaskSummary] | list[Task] | None, next_cursor: str | None) -> "Workflow":
-        told = {name: row[name] for name in cls.model_fields if name in row}
-        told["auto_create_workspaces"] = bool(row["auto_create_workspaces"])
+        fields = {name: row[name] for name in cls.model_fields if name in row}
+        fields["auto_create_workspaces"] = bool(row["auto_create_workspaces"])
         total = WHOLE_BYTES if tasks is None else 4_000
-        fields = cut(told, ("source_content", "source_ref", "status_reason"), ("plan",), total=total)
+        fields = cut(fields, ("source_content", "source_ref", "status_reason"), ("plan",), total=total)
         return cls(**fields, tasks=tasks, next_cursor=next_cursor)
 
 

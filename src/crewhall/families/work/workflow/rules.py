@@ -105,13 +105,13 @@ class Reach:
         self.globs += other.globs
 
 
-def recommended(
+def recommend(
     candidates: Sequence[tuple[str, list[str]]],
     running: Sequence[tuple[str, list[str]]],
     slots: int,
     clashes: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> list[str]:
-    """Ids of the tasks to begin now: at most `slots`, in their order, none likely to touch files of another.
+    """The ids of the tasks to start now: at most `slots`, in their order, none likely to touch files of another.
 
     `clashes` names, for a task, those whose work would conflict with what there is of it already. Where it would take
     too long to tell, because of many patterns, a task is left out.

@@ -22,8 +22,8 @@ Gate = int
 Node = str | Gate
 
 
-class Planned(Protocol):
-    """What the checks need of a task that is to be."""
+class NamedTask(Protocol):
+    """What the checks need of a planned task."""
 
     @property
     def name(self) -> str: ...
@@ -32,8 +32,8 @@ class Planned(Protocol):
 
 
 @dataclass(frozen=True)
-class Step:
-    """A task as the graph sees it: ids of what it depends on, and how long it is taken to need."""
+class GraphTask:
+    """A task in the graph: the ids of its dependencies, and its estimate in minutes."""
 
     id: str
     name: str
@@ -52,7 +52,7 @@ class Standing:
     tail_next: str | None
 
 
-def refuse_misnamed(tasks: Sequence[Planned], known: Sequence[str] = ()) -> None:
+def refuse_misnamed(tasks: Sequence[NamedTask], known: Sequence[str] = ()) -> None:
     """Raise InvalidInput for a name that is there twice, and for a dependency on itself or on what is not there."""
     names = set(known)
     for task in tasks:
@@ -71,57 +71,59 @@ def refuse_misnamed(tasks: Sequence[Planned], known: Sequence[str] = ()) -> None
                 )
 
 
-def standings(steps: Sequence[Step]) -> dict[str, Standing]:
+def standings(tasks: Sequence[GraphTask]) -> dict[str, Standing]:
     """Where each unfinished task stands. Raises InvalidInput that names the path when tasks wait for each other."""
-    open_steps = {step.id: step for step in steps if not step.is_finished}
-    waits = _waits(open_steps)
+    open_tasks = {task.id: task for task in tasks if not task.is_finished}
+    waits = _waits(open_tasks)
     try:
         order = list(TopologicalSorter(waits).static_order())
     except CycleError as error:
-        raise _endless(open_steps, error.args[1]) from None
-    return _measured(open_steps, waits, order)
+        raise _cycle_error(open_tasks, error.args[1]) from None
+    return _measure_chains(open_tasks, waits, order)
 
 
-def _waits(steps: Mapping[str, Step]) -> dict[Node, list[Node]]:
+def _waits(tasks: Mapping[str, GraphTask]) -> dict[Node, list[Node]]:
     """What each unfinished task and each gate waits for."""
-    sequences = sorted({step.sequence for step in steps.values()})
+    sequences = sorted({task.sequence for task in tasks.values()})
     gates = {sequence: number for number, sequence in enumerate(sequences)}
     waits: dict[Node, list[Node]] = {number: [number - 1] for number in range(1, len(sequences))}
-    for step in steps.values():
-        gate = gates[step.sequence]
+    for task in tasks.values():
+        gate = gates[task.sequence]
         if gate + 1 < len(sequences):
-            waits.setdefault(gate + 1, []).append(step.id)
-        waits[step.id] = [wanted for wanted in step.depends_on if wanted in steps]
-        if not step.depends_on and gate > 0:
-            waits[step.id] = [gate]
+            waits.setdefault(gate + 1, []).append(task.id)
+        waits[task.id] = [wanted for wanted in task.depends_on if wanted in tasks]
+        if not task.depends_on and gate > 0:
+            waits[task.id] = [gate]
     return waits
 
 
-def _measured(steps: Mapping[str, Step], waits: Mapping[Node, list[Node]], order: list[Node]) -> dict[str, Standing]:
+def _measure_chains(
+    tasks: Mapping[str, GraphTask], waits: Mapping[Node, list[Node]], order: list[Node]
+) -> dict[str, Standing]:
     tails: dict[Node, int] = {}
     best: dict[Node, tuple[int, str | None]] = {}  # the longest chain behind a node, and the task it begins with
     for node in reversed(order):
         behind, first = best.get(node, (0, None))
         if isinstance(node, str):
-            tails[node] = behind + steps[node].minutes
+            tails[node] = behind + tasks[node].minutes
             behind, first = tails[node], node
         for earlier in waits.get(node, ()):
             if behind > best.get(earlier, (0, None))[0]:
                 best[earlier] = (behind, first)
     return {
-        task_id: Standing(len(waits[task_id]), tails[task_id], best.get(task_id, (0, None))[1]) for task_id in steps
+        task_id: Standing(len(waits[task_id]), tails[task_id], best.get(task_id, (0, None))[1]) for task_id in tasks
     }
 
 
-def _endless(steps: Mapping[str, Step], cycle: Sequence[Node]) -> InvalidInput:
-    """The error that names the path: each task waits for the next one."""
-    path = [steps[node] for node in reversed(cycle) if isinstance(node, str)]
+def _cycle_error(tasks: Mapping[str, GraphTask], cycle: Sequence[Node]) -> InvalidInput:
+    """The error for a cycle, which names its path: each task waits for the next one."""
+    path = [tasks[node] for node in reversed(cycle) if isinstance(node, str)]
     if path[0].id != path[-1].id:
         path.append(path[0])
-    named = [step.name for step in path]
+    named = [task.name for task in path]
     if len(named) > NAMED + 1:
         named = [*named[: NAMED // 2], f"… {len(named) - NAMED} more …", *named[-NAMED // 2 :]]
-    gated = next((step for step in path if not step.depends_on), None)
+    gated = next((task for task in path if not task.depends_on), None)
     reason = (
         f"'{gated.name}' depends on nothing, so it waits for every task of a sequence below {gated.sequence}: "
         "give it depends_on or a lower sequence."

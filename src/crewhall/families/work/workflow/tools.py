@@ -15,7 +15,7 @@ from crewhall.bounded import Limit, Offset, page
 from crewhall.errors import InvalidState, NotFound
 from crewhall.families.work.claim.leases import put_back, settle_agent
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found, locked
+from crewhall.families.work.lookup import get, get_locked
 from crewhall.families.work.model import Done, Name, Path, Short, TaskId, WorkflowId
 from crewhall.families.work.repository.tools import Site, make_known, site_of
 from crewhall.families.work.task.model import PlannedTask, Task, TaskSummary
@@ -35,7 +35,7 @@ from crewhall.families.work.workflow.model import (
     WorkflowStatus,
     WorkflowSummary,
 )
-from crewhall.families.work.workflow.plans import insert_tasks, plan_text, restand
+from crewhall.families.work.workflow.plans import insert_tasks, plan_text, recompute_standings
 from crewhall.families.work.workflow.rules import refuse_workflow_step
 from crewhall.identity import new_id
 from crewhall.store.transaction import Row, Tx
@@ -58,7 +58,7 @@ def workflow_create(
     """
     where = repository_of(call, repository_path)
     with call.begin() as tx:
-        workflow_id = begin_workflow(
+        workflow_id = insert_workflow(
             tx,
             call.now,
             name=name,
@@ -78,10 +78,10 @@ def repository_of(call: Call, repository_path: str | None) -> Site | None:
     return None if where is None else site_of(where)
 
 
-def begin_workflow(tx: Tx, now: int, *, repository_path: Site | None, **told: Any) -> str:
-    """Put a workflow without a plan into the hall; its id. Its repository is known from now on."""
+def insert_workflow(tx: Tx, now: int, *, repository_path: Site | None, **fields: Any) -> str:
+    """Insert a workflow without a plan, and register its repository; the workflow's id."""
     workflow_id, path = new_id("wf"), None if repository_path is None else repository_path.path
-    tx.run("workflow_insert", id=workflow_id, repository_path=path, now=now, **told)
+    tx.run("workflow_insert", id=workflow_id, repository_path=path, now=now, **fields)
     if repository_path is not None and repository_path.is_repository and not tx.one("repository_get", path=path):
         make_known(tx, repository_path.path, None, now)
     tx.event("workflow.created", workflow_id, after="planning")
@@ -97,7 +97,7 @@ def workflow_get(
 ) -> Workflow:
     """A workflow with its source and its plan, and its tasks if asked for."""
     with call.begin() as tx:
-        row = found(tx, "workflow", id)
+        row = get(tx, "workflow", id)
         tasks: list[TaskSummary] | list[Task] | None = None
         following = None
         if include_tasks:
@@ -132,7 +132,7 @@ def workflow_set_plan(call: Call, id: WorkflowId, plan: WorkflowPlan) -> PlanSet
     """
     text = plan_text(plan.summary, plan.approach, plan.risks, plan.assumptions)
     with call.begin() as tx:
-        before = locked(tx, "workflow", id)
+        before = get_locked(tx, "workflow", id)
         if before["status"] != "planning":
             raise InvalidState(
                 f"workflow {id} is {before['status']}, and a plan is set while it is planning",
@@ -147,8 +147,8 @@ def give_plan(tx: Tx, workflow_id: str, text: str, tasks: Sequence[PlannedTask],
     """A workflow that is planning gets its tasks and is ready. Raises InvalidInput as `insert_tasks` does."""
     insert_tasks(tx, workflow_id, tasks, now)
     tx.run("workflow_plan_set", id=workflow_id, plan=text, now=now)
-    told = json.dumps({"tasks": len(tasks)})
-    tx.event("workflow.planned", workflow_id, before="planning", after="ready", data=told)
+    fields = json.dumps({"tasks": len(tasks)})
+    tx.event("workflow.planned", workflow_id, before="planning", after="ready", data=fields)
 
 
 @work.tool("workflow_add_tasks", changes=True, creates=True, profiles=("coordinator", "standard"))
@@ -157,7 +157,7 @@ def workflow_add_tasks(
 ) -> TasksAdded:
     """Put more tasks into a workflow that has its plan. They may depend on tasks that are there, by name."""
     with call.begin() as tx:
-        _refuse_replanning(locked(tx, "workflow", id))
+        _refuse_replanning(get_locked(tx, "workflow", id))
         made = insert_tasks(tx, id, tasks, call.now)
         tx.event("workflow.tasks_added", id, data=json.dumps({"tasks": len(made)}))
     return TasksAdded(workflow_id=id, tasks_created=len(made), task_ids=made[:500])
@@ -167,8 +167,8 @@ def workflow_add_tasks(
 def workflow_remove_task(call: Call, id: WorkflowId, task_id: TaskId) -> Done:
     """Take a task out of the plan, one that nobody has begun and nothing depends on. Another can be skipped."""
     with call.begin() as tx:
-        _refuse_replanning(locked(tx, "workflow", id))
-        task = found(tx, "task", task_id)
+        _refuse_replanning(get_locked(tx, "workflow", id))
+        task = get(tx, "task", task_id)
         if task["workflow_id"] != id:
             raise NotFound(f"workflow {id} has no task '{task_id}'", hint="task_list shows its tasks.")
         _refuse_removal(tx, task)
@@ -177,7 +177,7 @@ def workflow_remove_task(call: Call, id: WorkflowId, task_id: TaskId) -> Done:
         where = {"workflow_id": id, "parallel_group": task["parallel_group"] or ""}
         tx.run("tally_add", status="pending", tasks=-1, **where)
         tx.run("workflow_count", id=id, tasks=-1, finished=0, completed=0, now=call.now)
-        restand(tx, id)
+        recompute_standings(tx, id)
         tx.event("workflow.task_removed", id, data=json.dumps({"task_id": task_id, "name": task["name"]}))
     return Done(success=True)
 
@@ -219,7 +219,7 @@ def workflow_update_status(
     workspaces.
     """
     with call.begin() as tx:
-        before = locked(tx, "workflow", id)
+        before = get_locked(tx, "workflow", id)
         refuse_workflow_step(before, status)
         refuse_lifting(call, before)
         tx.run("workflow_status_set", id=id, status=status, reason=reason, now=call.now)
@@ -233,7 +233,7 @@ def workflow_update_status(
 
 def _free_all(tx: Tx, workflow_id: str, now: int) -> None:
     """Nobody holds a task of the workflow any more."""
-    tasks = [found(tx, "task", row["id"]) for row in tx.all("workflow_claimed", workflow_id=workflow_id)]
+    tasks = [get(tx, "task", row["id"]) for row in tx.all("workflow_claimed", workflow_id=workflow_id)]
     for task in tasks:
         put_back(tx, task, "released", now, reason=None)
     for agent_id in sorted({task["claimed_by"] for task in tasks}):
@@ -247,8 +247,8 @@ def workflow_set_parallelism(
     """How many tasks of a workflow are recommended at once. It steers, and never refuses a claim."""
     auto = None if auto_create_workspaces is None else int(auto_create_workspaces)
     with call.begin() as tx:
-        locked(tx, "workflow", id)
-        told = {"max_parallel_tasks": max_parallel_tasks, "auto_create_workspaces": auto}
-        tx.run("workflow_parallelism_set", id=id, now=call.now, **told)
+        get_locked(tx, "workflow", id)
+        fields = {"max_parallel_tasks": max_parallel_tasks, "auto_create_workspaces": auto}
+        tx.run("workflow_parallelism_set", id=id, now=call.now, **fields)
         tx.event("workflow.parallelism_set", id, data=json.dumps({"max_parallel_tasks": max_parallel_tasks}))
     return Done(success=True)

@@ -9,7 +9,7 @@ from pydantic import Field
 from pydantic_core import from_json
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, cut, fitting, short_list
+from crewhall.bounded import Limit, cut, short_list, take_fitting
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import no_such
 from crewhall.families.work.model import PageCursor, WorkflowId
@@ -18,10 +18,10 @@ from crewhall.families.work.task.model import (
     TASK_STATUSES,
     shown_status,
 )
-from crewhall.families.work.task.pages import cursor_of, names_by_task, numbers
+from crewhall.families.work.task.pages import cursor_numbers, cursor_of, names_by_task
 from crewhall.families.work.task.tools_dependencies import NAMES_BYTES
 from crewhall.families.work.workflow.model import BlockedTask, NextTask, NextTasks, ParallelGroup, PathTask, Progress
-from crewhall.families.work.workflow.rules import RUNS, Reach, conflicts, recommended, remaining_ms
+from crewhall.families.work.workflow.rules import RUNS, Reach, conflicts, recommend, remaining_ms
 from crewhall.families.work.workspace.forecast import clashes_between
 from crewhall.store.transaction import Row, Tx
 
@@ -44,7 +44,7 @@ def workflow_next_tasks(
     Never more are recommended than the workflow's parallelism leaves room for, nor two that are likely to touch the
     same files, or whose branches conflict.
     """
-    sequence, tail, place = numbers(cursor, (-(2**40), 2**52, 0))
+    sequence, tail, place = cursor_numbers(cursor, (-(2**40), 2**52, 0))
     chosen = {"workflow_id": workflow_id, "include_failed": int(include_failed)}
     with call.begin() as tx:
         workflow = _state(tx, workflow_id)
@@ -58,9 +58,9 @@ def workflow_next_tasks(
         names = _names(tx, workflow_id, rows[:limit])
     clashes = clashes_between(call, considered, under_way, live) if live else {}
     running, ready = ([(row["id"], _files(row)) for row in some] for some in (under_way, considered))
-    begin = recommended(ready, running, slots, clashes)
+    begin = recommend(ready, running, slots, clashes)
     others = [(task_id, Reach(files)) for task_id, files in (*running[:COMPARED], *ready[:COMPARED]) if files]
-    kept = fitting(_next_task(row, begin, others, clashes, names[row["id"]]) for row in rows[:limit])
+    kept = take_fitting(_next_task(row, begin, others, clashes, names[row["id"]]) for row in rows[:limit])
     return NextTasks(
         tasks=kept,
         total=total,
@@ -93,7 +93,7 @@ def _next_task(
     row: Row, begin: list[str], others: list[tuple[str, Reach]], clashes: Mapping[str, Collection[str]], names: Row
 ) -> NextTask:
     meeting = dict.fromkeys([*sorted(clashes.get(row["id"], ())), *conflicts(_files(row), others, NAMED + 1)])
-    told = {
+    fields = {
         "id": row["id"],
         "name": row["name"],
         "description": row["description"],
@@ -103,7 +103,7 @@ def _next_task(
         "conflicts_with": [other for other in meeting if other != row["id"]][:NAMED],
         **names,
     }
-    return NextTask(**cut(told, ("description",), (), each=500))
+    return NextTask(**cut(fields, ("description",), (), each=500))
 
 
 def _names(tx: Tx, workflow_id: str, rows: list[Row]) -> dict[str, Row]:
@@ -132,19 +132,19 @@ def workflow_progress(call: Call, workflow_id: WorkflowId, cursor: PageCursor | 
 
     The estimate comes from the rate of completed tasks so far, and before the first from their complexity.
     """
-    sequence, place = numbers(cursor, (-(2**40), 0))
+    sequence, place = cursor_numbers(cursor, (-(2**40), 0))
     with call.begin() as tx:
         workflow = _state(tx, workflow_id)
         tally = tx.all("tally", workflow_id=workflow_id)
         waiting = tx.value("tasks_blocked_count", workflow_id=workflow_id)
         rows = tx.all("tasks_blocked", workflow_id=workflow_id, sequence=sequence, place=place, limit=BLOCKED + 1)
-        blocked = fitting(_blocked(tx, workflow_id, rows[:BLOCKED]), BLOCKED_BYTES)
+        blocked = take_fitting(_blocked_tasks(tx, workflow_id, rows[:BLOCKED]), BLOCKED_BYTES)
         path = tx.all("chain", workflow_id=workflow_id, limit=PATH_TASKS)
         lowest = tx.value("sequence_open", workflow_id=workflow_id)
         below = 2**40 if lowest is None else lowest
         done = tx.value("sequence_done", workflow_id=workflow_id, below=below)
         minutes = tx.value("chain_minutes", workflow_id=workflow_id)
-    statuses, groups = _counted(tally, waiting)
+    statuses, groups = _count_by_status(tally, waiting)
     remaining, is_measured = remaining_ms(workflow, minutes, call.now)
     return Progress(
         total_tasks=workflow["task_count"],
@@ -154,9 +154,9 @@ def workflow_progress(call: Call, workflow_id: WorkflowId, cursor: PageCursor | 
         blocked_tasks=blocked,
         blocked_total=statuses["blocked"],
         next_cursor=None if len(blocked) == len(rows) else cursor_of(rows[len(blocked) - 1], "sequence", "place"),
-        parallel_groups=fitting(groups[:GROUPS], GROUP_BYTES),
+        parallel_groups=take_fitting(groups[:GROUPS], GROUP_BYTES),
         parallel_groups_total=len(groups),
-        critical_path=fitting([_on_path(row) for row in path], PATH_BYTES),
+        critical_path=take_fitting([_path_task(row) for row in path], PATH_BYTES),
         critical_path_minutes=minutes,
         estimated_remaining=remaining,
         estimate_from="completed_rate" if is_measured else "complexity",
@@ -164,12 +164,12 @@ def workflow_progress(call: Call, workflow_id: WorkflowId, cursor: PageCursor | 
     )
 
 
-def _on_path(row: Row) -> PathTask:
+def _path_task(row: Row) -> PathTask:
     return PathTask(id=row["id"], name=row["name"], status=shown_status(row))
 
 
-def _counted(tally: list[Row], waiting: int) -> tuple[dict[str, int], list[ParallelGroup]]:
-    """Tasks by shown status, and the parallel groups."""
+def _count_by_status(tally: list[Row], waiting: int) -> tuple[dict[str, int], list[ParallelGroup]]:
+    """How many tasks have each shown status, and the parallel groups."""
     statuses: Counter[str] = Counter(dict.fromkeys(TASK_STATUSES, 0))
     sizes: Counter[str] = Counter()
     finished: Counter[str] = Counter()
@@ -184,7 +184,7 @@ def _counted(tally: list[Row], waiting: int) -> tuple[dict[str, int], list[Paral
     return dict(statuses), groups
 
 
-def _blocked(tx: Tx, workflow_id: str, rows: list[Row]) -> list[BlockedTask]:
+def _blocked_tasks(tx: Tx, workflow_id: str, rows: list[Row]) -> list[BlockedTask]:
     """Blocked tasks with the names of what they wait for."""
     by_name = names_by_task(tx.all("blocker_names", ids=json.dumps([row["id"] for row in rows]), most=NAMED))
     lower: dict[int, list[str]] = {}

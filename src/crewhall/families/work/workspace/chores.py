@@ -6,7 +6,7 @@ from functools import partial
 
 from crewhall.app import Tick
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import locked
+from crewhall.families.work.lookup import get_locked
 from crewhall.families.work.workspace.removal import AGAIN_MS, log, note_removed, problem_row, try_removal
 from crewhall.store.transaction import Row
 
@@ -25,35 +25,35 @@ def remove_ended(tick: Tick) -> None:
         half = look.all("workspaces_half_made", node=node, before=tick.now - HALF_MADE_MS, limit=REMOVED_AT_ONCE)
         over = look.all("workspaces_over", node=node, before=tick.now - AGAIN_MS, limit=REMOVED_AT_ONCE)
     for row in half:
-        _on_its_own(tick, row, partial(_give_up, tick, row))
+        _run_isolated(tick, row, partial(_give_up, tick, row))
     for row in over:
         if tick.stop.seconds_left != 0:
-            _on_its_own(tick, row, partial(_remove, tick, row))
+            _run_isolated(tick, row, partial(_remove, tick, row))
 
 
-def _on_its_own(tick: Tick, row: Row, step: Callable[[], None]) -> None:
-    """Do a step of one workspace; one that fails is noted, and keeps no other back."""
+def _run_isolated(tick: Tick, row: Row, step: Callable[[], None]) -> None:
+    """Run a step for one workspace. If it fails, the failure is noted, and the others still run."""
     try:
         step()
     except Exception as error:
         log.exception("a workspace could not be tidied up", extra={"workspace": row["id"]})
         with suppress(Exception):  # it is in the log
-            _tell(tick, row, problem_row(f"{type(error).__name__}: {error}"))
+            _note_result(tick, row, problem_row(f"{type(error).__name__}: {error}"))
 
 
 def _remove(tick: Tick, row: Row) -> None:
     changed = try_removal(row, tick.hub.store, tick.stop)
     if not tick.stop.is_cancelled:  # a hub that stops leaves it to the next one
-        _tell(tick, row, changed)
+        _note_result(tick, row, changed)
 
 
-def _tell(tick: Tick, row: Row, changed: Row) -> None:
+def _note_result(tick: Tick, row: Row, changed: Row) -> None:
     with tick.begin() as tx:
         note_removed(tx, row, changed, tick.now)
 
 
 def _give_up(tick: Tick, row: Row) -> None:
     with tick.begin() as tx:
-        locked(tx, "workflow", row["workflow_id"])
+        get_locked(tx, "workflow", row["workflow_id"])
         if tx.run("workspace_give_up", id=row["id"], now=tick.now):
             tx.event("workspace.updated", row["id"], before="active", after="abandoned")

@@ -27,12 +27,12 @@ from crewhall.errors import (
     Unavailable,
 )
 from crewhall.families.project.open_worktrees import LISTENER, open_worktree
-from crewhall.families.work.claim.rules import stale
+from crewhall.families.work.claim.rules import stale_claim
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found, locked
-from crewhall.families.work.repository.rules import repository_path as spelled
+from crewhall.families.work.lookup import get, get_locked
+from crewhall.families.work.repository.rules import repository_path
 from crewhall.families.work.task.model import FINISHED
-from crewhall.families.work.workspace.model import Place
+from crewhall.families.work.workspace.model import TaskWorkspace
 from crewhall.families.work.workspace.removal import refuse_elsewhere
 from crewhall.families.work.workspace.rules import (
     branch_for,
@@ -55,8 +55,8 @@ SLOTS = work.state(lambda settings: threading.BoundedSemaphore(max(1, settings["
 
 
 @dataclass(frozen=True)
-class Wish:
-    """A workspace that somebody wants."""
+class WorkspaceRequest:
+    """A workspace to create."""
 
     branch: str
     path: str | None = None
@@ -64,38 +64,40 @@ class Wish:
     task_ids: Sequence[str] = ()
 
 
-def home_of(root: str) -> str:
-    """Where the hall puts the worktrees of a repository."""
+def worktrees_directory(root: str) -> str:
+    """The directory in which the hall puts the worktrees of a repository."""
     return f"{root}-worktrees"
 
 
-def create(call: Call, workflow_id: str, wish: Wish) -> Row:
-    """A workspace with its worktree on the disk; the same wish again gives the same one.
+def create(call: Call, workflow_id: str, request: WorkspaceRequest) -> Row:
+    """A workspace with its worktree on the disk; the same request again gives the same one.
 
     Raises Conflict when the path or the branch is taken, InvalidInput for a bad branch, base or task, InvalidState
     when the workflow is over or has no repository, Forbidden for a path that an agent may not choose, StaleClaim for
     another agent's task, LimitExceeded when the workflow has too many.
     """
     with call.look() as tx:
-        workflow = found(tx, "workflow", workflow_id)
+        workflow = get(tx, "workflow", workflow_id)
     repo = _repository(call, workflow)
-    wanted = _wanted(call, repo, workflow_id, wish)
+    wanted = _requested_row(call, repo, workflow_id, request)
     with call.begin() as tx:
-        _refuse_over(locked(tx, "workflow", workflow_id))
-        for task_id in wish.task_ids:
-            refuse_task(call, found(tx, "task", task_id), workflow_id)
-        row, is_new = _registered(call, tx, wanted)
+        _refuse_over(get_locked(tx, "workflow", workflow_id))
+        for task_id in request.task_ids:
+            refuse_task(call, get(tx, "task", task_id), workflow_id)
+        row, is_new = _register(call, tx, wanted)
     if row["worktree"] != "wanted" and wanted["worktree"] == "wanted":
         there = at(repo, row["path"])  # another call may have made it just now
         refuse_gone(row, is_there=there is not None and not there.is_prunable)
-    return _finished(call, repo, row, wish.task_ids, is_new=is_new)
+    return _finish(call, repo, row, request.task_ids, is_new=is_new)
 
 
-def _wanted(call: Call, repo: GitRepository, workflow_id: str, wish: Wish) -> Row:
-    """The row of what is wished, if it can be."""
-    repo.refuse_bad_branch(wish.branch)
-    path = true_path(spelled(wish.path or os.path.join(home_of(repo.root), wish.branch.replace("/", "-"))))
-    base = wish.base_branch or repo.current_branch()
+def _requested_row(call: Call, repo: GitRepository, workflow_id: str, request: WorkspaceRequest) -> Row:
+    """The row of a requested workspace. Raises as `create` does."""
+    repo.refuse_bad_branch(request.branch)
+    path = true_path(
+        repository_path(request.path or os.path.join(worktrees_directory(repo.root), request.branch.replace("/", "-")))
+    )
+    base = request.base_branch or repo.current_branch()
     refuse_undecodable(repo.root, path, base)
     if repo.commit_of(base) is None:
         raise InvalidInput(f"{repo.root} has no branch or commit '{base}'", hint="Name one that `git branch` shows.")
@@ -103,19 +105,21 @@ def _wanted(call: Call, repo: GitRepository, workflow_id: str, wish: Wish) -> Ro
     there = next((tree for tree in trees if tree.path == path), None)
     is_found = there is not None and not there.is_half_made and not there.is_prunable
     if there is not None and is_found:
-        refuse_other_branch(path, there.branch, wish.branch)
+        refuse_other_branch(path, there.branch, request.branch)
     else:
-        home = os.path.dirname(true_path(os.path.join(home_of(repo.root), "any")))  # it may be a link to a larger disk
+        home = os.path.dirname(
+            true_path(os.path.join(worktrees_directory(repo.root), "any"))
+        )  # it may be a link to a larger disk
         refuse_place(call.actor, path, home, repo.git_dir, [tree.path for tree in trees if not tree.is_main])
     return {
         "workflow_id": workflow_id,
         "node": call.settings.node,
         "repository_path": repo.root,
         "path": path,
-        "branch": wish.branch,
+        "branch": request.branch,
         "base_branch": base,
         "worktree": "found" if is_found else "wanted",
-        "has_made_branch": int(not repo.branch_exists(wish.branch)),  # until git has run, and knows
+        "has_made_branch": int(not repo.branch_exists(request.branch)),  # until git has run, and knows
     }
 
 
@@ -134,8 +138,8 @@ def _repository(call: Call, workflow: Row) -> GitRepository:
     return open_repository(workflow["repository_path"], call.stop)
 
 
-def _registered(call: Call, tx: Tx, row: Row) -> tuple[Row, bool]:
-    """The row of a workspace, and whether it is a new one.
+def _register(call: Call, tx: Tx, row: Row) -> tuple[Row, bool]:
+    """Insert the row of a workspace unless it exists; the row, and whether it is new.
 
     Raises Conflict when its path is another's, or not free yet, LimitExceeded when the workflow has too many.
     """
@@ -144,7 +148,7 @@ def _registered(call: Call, tx: Tx, row: Row) -> tuple[Row, bool]:
     if is_new:
         _refuse_many(tx, row["workflow_id"])
     if is_new and row["worktree"] == "found":
-        _created(tx, mine)
+        _log_created(tx, mine)
     there = tx.one("workspace_at", node=row["node"], path=row["path"])
     leaving = tx.one("workspace_leaving", node=row["node"], path=row["path"])
     if there is None or leaving is not None:
@@ -167,7 +171,7 @@ def _refuse_many(tx: Tx, workflow_id: str) -> None:
         )
 
 
-def _created(tx: Tx, row: Row) -> None:
+def _log_created(tx: Tx, row: Row) -> None:
     tx.event("workspace.created", row["id"], after="active", data=json.dumps({"branch": row["branch"]}))
 
 
@@ -181,7 +185,7 @@ def refuse_task(call: Call, task: Row, workflow_id: str) -> None:
     if task["status"] in FINISHED:
         raise InvalidState(f"task {task['id']} is {task['status']}", hint="Only a task that is open needs a place.")
     if call.actor.kind == "agent" and task["claimed_by"] not in (None, call.actor.id):
-        raise stale(task)
+        raise stale_claim(task)
 
 
 def put_task(call: Call, tx: Tx, task: Row, workspace: Row) -> None:
@@ -192,19 +196,19 @@ def put_task(call: Call, tx: Tx, task: Row, workspace: Row) -> None:
         tx.event("task.placed", task["id"], data=json.dumps({"workspace_id": workspace["id"]}))
 
 
-def _finished(call: Call, repo: GitRepository, row: Row, task_ids: Sequence[str], *, is_new: bool) -> Row:
-    """The workspace with its worktree made and its tasks in it; if git refuses, there is no new workspace."""
-    added = _made(call, repo, row, is_new=is_new) if row["worktree"] == "wanted" else None
+def _finish(call: Call, repo: GitRepository, row: Row, task_ids: Sequence[str], *, is_new: bool) -> Row:
+    """Make the worktree and put the tasks in it; the row. If git refuses, there is no new workspace."""
+    added = _make_worktree(call, repo, row, is_new=is_new) if row["worktree"] == "wanted" else None
     with call.begin() as tx:
-        locked(tx, "workflow", row["workflow_id"])
+        get_locked(tx, "workflow", row["workflow_id"])
         if tx.one("workspace_get", id=row["id"]) is None:  # a call like this one failed meanwhile, and forgot it
-            row, _ = _registered(call, tx, row)
+            row, _ = _register(call, tx, row)
         if added is not None:
             _note_made(call, tx, row, added)
-        row = found(tx, "workspace", row["id"])
+        row = get(tx, "workspace", row["id"])
         if row["status"] == "active":
             for task_id in task_ids:
-                put_task(call, tx, found(tx, "task", task_id), row)
+                put_task(call, tx, get(tx, "task", task_id), row)
     if row["status"] != "active":
         raise InvalidState(
             f"workspace {row['id']} was {row['status']} while its worktree was made",
@@ -219,11 +223,11 @@ def _note_made(call: Call, tx: Tx, row: Row, added: Added) -> None:
     if not added.was_there:
         tx.run("workspace_branch_set", id=row["id"], has_made_branch=int(added.branch_is_new))
     if tx.run("workspace_ready", id=row["id"], now=call.now):
-        _created(tx, row)
+        _log_created(tx, row)
         open_worktree(tx, row["node"], row["path"], call.now, row["id"])
 
 
-def _made(call: Call, repo: GitRepository, row: Row, *, is_new: bool) -> Added:
+def _make_worktree(call: Call, repo: GitRepository, row: Row, *, is_new: bool) -> Added:
     """Make the worktree. If that fails, a workspace that is new with this call is forgotten.
 
     An older one stays: its worktree may be there, and the next call or the chore sees to it.
@@ -242,14 +246,14 @@ def _made(call: Call, repo: GitRepository, row: Row, *, is_new: bool) -> Added:
         raise
 
 
-def place_for(call: Call, workflow: Row, task: Row) -> tuple[Place | None, str | None]:
-    """Where a claimed task is to be done, or why there is no place for it; the claim stands in any case.
+def workspace_for(call: Call, workflow: Row, task: Row) -> tuple[TaskWorkspace | None, str | None]:
+    """The workspace of a claimed task, or why it has none; the claim stands in any case.
 
-    It has one if somebody gave it one, and gets one where the workflow has a worktree made for each task. That takes
-    no more than a part of the call's time.
+    A task keeps the workspace it was assigned. Otherwise it gets a new one if the workflow creates workspaces. That
+    takes no more than a part of the call's time.
     """
     try:
-        return _place(replace(call, stop=Part(call.stop)), workflow, task), None
+        return _find_or_create(replace(call, stop=Part(call.stop)), workflow, task), None
     except (Cancelled, TimedOut):
         return None, "there was no time to make your worktree. Call task_claim again for it."
     except Failure as failure:
@@ -258,7 +262,7 @@ def place_for(call: Call, workflow: Row, task: Row) -> tuple[Place | None, str |
         return None, f"no worktree can be made: {error.strerror or error}. Call task_claim again when that is mended."
 
 
-def _place(call: Call, workflow: Row, task: Row) -> Place | None:
+def _find_or_create(call: Call, workflow: Row, task: Row) -> TaskWorkspace | None:
     with call.look() as tx:
         row = None if task["workspace_id"] is None else tx.one("workspace_get", id=task["workspace_id"])
         before = sorted(one["branch"] for one in tx.all("branches_before", id=task["id"]))
@@ -266,27 +270,27 @@ def _place(call: Call, workflow: Row, task: Row) -> Place | None:
     if not workflow["auto_create_workspaces"] and not is_live:
         return None
     if row is not None and is_live:
-        row = _ready(call, workflow, row)
+        row = _make_ready(call, workflow, row)
     else:
-        with _turn(call):
-            row = create(call, workflow["id"], Wish(branch_for(task), task_ids=[task["id"]]))
-    told = {name: row[name] for name in ("id", "path", "branch", "base_branch")}
-    return Place(**told, merge_first=[branch for branch in before if branch != row["branch"]])
+        with _slot(call):
+            row = create(call, workflow["id"], WorkspaceRequest(branch_for(task), task_ids=[task["id"]]))
+    fields = {name: row[name] for name in ("id", "path", "branch", "base_branch")}
+    return TaskWorkspace(**fields, merge_first=[branch for branch in before if branch != row["branch"]])
 
 
-def _ready(call: Call, workflow: Row, row: Row) -> Row:
-    """A live workspace in which work can begin here and now. Raises Unavailable, Conflict, and what git says."""
+def _make_ready(call: Call, workflow: Row, row: Row) -> Row:
+    """Finish an active workspace if need be, so that work can start. Raises Unavailable, Conflict, git's errors."""
     refuse_elsewhere(row, call.settings.node)
     if row["worktree"] == "wanted":
-        with _turn(call):
-            return _finished(call, _repository(call, workflow), row, (), is_new=False)
+        with _slot(call):
+            return _finish(call, _repository(call, workflow), row, (), is_new=False)
     refuse_gone(row, is_there=is_directory(row["path"], "."))
     return row
 
 
 @contextmanager
-def _turn(call: Call) -> Iterator[None]:
-    """Git may be slow, and claims have the threads that heartbeats need. Raises Unavailable when enough are at it."""
+def _slot(call: Call) -> Iterator[None]:
+    """Hold a slot for making a worktree: git may be slow, and heartbeats need threads. Raises Unavailable."""
     if not call.state(SLOTS).acquire(blocking=False):
         raise Unavailable("other worktrees are being made just now", hint="Call task_claim again for yours.")
     try:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from crewhall.app import Call
-from crewhall.bounded import fitting
+from crewhall.bounded import take_fitting
 from crewhall.errors import Failure, Unavailable
 from crewhall.families.work.task.model import FINISHED
-from crewhall.families.work.workspace.model import BaseClash, Clash, Forecast, Unreadable
+from crewhall.families.work.workspace.model import BaseClash, Clash, UnreadableWorkspace, WorkspaceForecast
 from crewhall.outside import forecast
 from crewhall.outside.git import open_repository
 from crewhall.stop import Part, Stop
@@ -29,7 +29,7 @@ Pairs = list[tuple[str, str]]
 log = logging.getLogger(__name__)
 
 
-def forecast_of(call: Call, workflow_id: str) -> Forecast:
+def forecast_of(call: Call, workflow_id: str) -> WorkspaceForecast:
     """The conflicts between a workflow's workspaces, with others of its repository, and with their bases."""
     with call.begin() as tx:
         chosen = {"workflow_id": workflow_id, "statuses": '["active"]'}
@@ -39,24 +39,24 @@ def forecast_of(call: Call, workflow_id: str) -> Forecast:
         total = tx.value("workspaces_live_count", **here) if first else 0
         tasks = tx.all("workspace_tasks", ids=json.dumps([row["id"] for row in rows]), limit=MOST * NAMED)
     if not rows:  # or none of them is on this node, or made yet
-        return Forecast(conflicts=[], conflicts_total=0, with_base=[], compared=0, total=0, unreadable=[])
+        return WorkspaceForecast(conflicts=[], conflicts_total=0, with_base=[], compared=0, total=0, unreadable=[])
     own = [row for row in rows if row["workflow_id"] == workflow_id]
     pairs = [(a["id"], b["id"]) for a, b in combinations(rows, 2) if a in own or b in own]
     bases = sorted({row["base_branch"] for row in own})
-    pairs += [(row["id"], _base(row["base_branch"])) for row in own]
+    pairs += [(row["id"], _base_id(row["base_branch"])) for row in own]
     call.progress(0, None, f"merging {len(pairs)} pairs on trial")
-    found = _asked(call.stop, rows, pairs, bases)
-    return _told(found, rows, tasks, bases, total)
+    found = _run_forecast(call.stop, rows, pairs, bases)
+    return _to_model(found, rows, tasks, bases, total)
 
 
-def _base(branch: str) -> str:
+def _base_id(branch: str) -> str:
     return f"base {branch}"
 
 
-def _asked(stop: Stop, rows: Sequence[Row], pairs: Pairs, bases: Sequence[str] = ()) -> forecast.MergeForecast:
-    """What git says of these pairs. All rows are of one repository. Raises Unavailable where it cannot work."""
+def _run_forecast(stop: Stop, rows: Sequence[Row], pairs: Pairs, bases: Sequence[str] = ()) -> forecast.MergeForecast:
+    """Let git merge these pairs on trial. All rows are of one repository. Raises Unavailable if git cannot run."""
     places = [forecast.MergeCandidate(row["id"], row["path"], row["branch"]) for row in rows]
-    places += [forecast.MergeCandidate(_base(branch), None, branch) for branch in bases]
+    places += [forecast.MergeCandidate(_base_id(branch), None, branch) for branch in bases]
     try:
         return forecast.forecast(open_repository(rows[0]["repository_path"], stop), places, pairs)
     except OSError as error:
@@ -66,9 +66,11 @@ def _asked(stop: Stop, rows: Sequence[Row], pairs: Pairs, bases: Sequence[str] =
         ) from None
 
 
-def _told(found: forecast.MergeForecast, rows: list[Row], tasks: list[Row], bases: list[str], total: int) -> Forecast:
+def _to_model(
+    found: forecast.MergeForecast, rows: list[Row], tasks: list[Row], bases: list[str], total: int
+) -> WorkspaceForecast:
     by_id = {row["id"]: row for row in rows}
-    at_base = {_base(branch): branch for branch in bases}
+    at_base = {_base_id(branch): branch for branch in bases}
     inside: dict[str, list[str]] = defaultdict(list)
     for task in tasks:
         if task["status"] not in FINISHED:
@@ -89,14 +91,14 @@ def _told(found: forecast.MergeForecast, rows: list[Row], tasks: list[Row], base
         for pair in found.conflicts
         if pair.b in at_base
     ]
-    unreadable = [Unreadable(workspace_id=name, why=why) for name, why in found.unreadable if name in by_id]
-    return Forecast(
-        conflicts=fitting(clashes, CLASH_BYTES),
+    unreadable = [UnreadableWorkspace(workspace_id=name, why=why) for name, why in found.unreadable if name in by_id]
+    return WorkspaceForecast(
+        conflicts=take_fitting(clashes, CLASH_BYTES),
         conflicts_total=len(clashes),
-        with_base=fitting(with_base, BASE_BYTES),
+        with_base=take_fitting(with_base, BASE_BYTES),
         compared=len(rows),
         total=total,
-        unreadable=fitting(unreadable, UNREAD_BYTES),
+        unreadable=take_fitting(unreadable, UNREAD_BYTES),
     )
 
 
@@ -115,7 +117,7 @@ def clashes_between(
     free = {task["id"] for task in ready}
     clashing: dict[str, set[str]] = defaultdict(set)
     pairs: list[tuple[Row, Row]] = [(a, b) for a, b in combinations(placed, 2) if a["id"] in free or b["id"] in free]
-    bad = _conflicting(call, [rows[one["workspace_id"]] for one in placed], pairs)
+    bad = _conflicting_pairs(call, [rows[one["workspace_id"]] for one in placed], pairs)
     for a, b in pairs:
         if a["workspace_id"] == b["workspace_id"] or frozenset((a["workspace_id"], b["workspace_id"])) in bad:
             clashing[a["id"]].add(b["id"])
@@ -123,7 +125,7 @@ def clashes_between(
     return clashing
 
 
-def _conflicting(call: Call, rows: Sequence[Row], tasks: Sequence[tuple[Row, Row]]) -> set[frozenset[str]]:
+def _conflicting_pairs(call: Call, rows: Sequence[Row], tasks: Sequence[tuple[Row, Row]]) -> set[frozenset[str]]:
     """Pairs of workspaces that would conflict; a workflow's are all of one repository."""
     by_id = {row["id"]: row for row in rows}
     pairs = sorted({tuple(sorted((a["workspace_id"], b["workspace_id"]))) for a, b in tasks})
@@ -132,7 +134,7 @@ def _conflicting(call: Call, rows: Sequence[Row], tasks: Sequence[tuple[Row, Row
         return set()
     named = sorted({name for pair in pairs for name in pair})
     try:
-        found = _asked(Part(call.stop, SECONDS), [by_id[name] for name in named], pairs)
+        found = _run_forecast(Part(call.stop, SECONDS), [by_id[name] for name in named], pairs)
     except Failure as failure:
         call.stop.check()
         log.warning("no forecast for what to begin", extra={"why": failure.message})

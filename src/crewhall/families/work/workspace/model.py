@@ -22,7 +22,7 @@ Branch = Annotated[str, Field(min_length=1, max_length=200)]
 Commit = Annotated[str, Field(pattern="^[0-9a-fA-F]{4,64}$")]
 
 
-class Place(Result):
+class TaskWorkspace(Result):
     """Where to work on a task."""
 
     id: str
@@ -58,8 +58,8 @@ class Workspace(Result):
 
     @classmethod
     def from_row(cls, row: Row, task_ids: list[str]) -> "Workspace":
-        told = {name: row[name] for name in cls.model_fields if name in row}
-        return cls(**told | {"saved_refs": from_json(row["saved_refs"]), "task_ids": task_ids})
+        fields = {name: row[name] for name in cls.model_fields if name in row}
+        return cls(**fields | {"saved_refs": from_json(row["saved_refs"]), "task_ids": task_ids})
 
 
 class Workspaces(Result):
@@ -90,15 +90,15 @@ class BaseClash(Result):
     files_total: int
 
 
-class Unreadable(Result):
+class UnreadableWorkspace(Result):
     workspace_id: str
     why: str
 
 
-class Forecast(Result):
+class WorkspaceForecast(Result):
     conflicts: list[Clash]
     conflicts_total: int
     with_base: list[BaseClash] = Field(description="Workspaces that conflict with the branch that they began from.")
     compared: int = Field(description="Live workspaces that were looked at, the newest.")
     total: int = Field(description="Live workspaces in the repository.")
-    unreadable: list[Unreadable]
+    unreadable: list[UnreadableWorkspace]

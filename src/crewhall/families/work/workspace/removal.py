@@ -71,8 +71,8 @@ def note_removed(tx: Tx, row: Row, changed: Row, now: int) -> None:
         return
     close_of_workspace(tx, row["id"])
     if tx.run("workspace_removed", id=row["id"], saved_refs=changed["saved_refs"], now=now):
-        told = json.dumps({"saved_refs": json.loads(changed["saved_refs"])[:5]})
-        tx.event("workspace.removed", row["id"], data=told)
+        data = json.dumps({"saved_refs": json.loads(changed["saved_refs"])[:5]})
+        tx.event("workspace.removed", row["id"], data=data)
 
 
 def refuse_elsewhere(row: Row, node: str) -> None:

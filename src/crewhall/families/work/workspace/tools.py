@@ -12,15 +12,15 @@ from crewhall.errors import InvalidInput, NotFound
 from crewhall.families.work.claim.leases import task_to_write
 from crewhall.families.work.claim.model import Epoch
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import found, locked
+from crewhall.families.work.lookup import get, get_locked
 from crewhall.families.work.model import Done, Path, TaskId, WorkflowId
-from crewhall.families.work.workspace.creation import Wish, create, put_task
+from crewhall.families.work.workspace.creation import WorkspaceRequest, create, put_task
 from crewhall.families.work.workspace.forecast import forecast_of
 from crewhall.families.work.workspace.model import (
     Branch,
     Commit,
-    Forecast,
     Workspace,
+    WorkspaceForecast,
     WorkspaceId,
     WorkspaceMade,
     Workspaces,
@@ -47,7 +47,7 @@ def workspace_create(
 
     A worktree that is there already on that branch is used, and never removed. The same call again changes nothing.
     """
-    row = create(call, workflow_id, Wish(branch, path, base_branch, task_ids or ()))
+    row = create(call, workflow_id, WorkspaceRequest(branch, path, base_branch, task_ids or ()))
     return WorkspaceMade(**{name: row[name] for name in WorkspaceMade.model_fields})
 
 
@@ -65,7 +65,7 @@ def workspace_update(
     if status is None:
         raise InvalidInput("status is missing", hint="Say merged, with merge_commit, or abandoned.")
     with call.begin() as tx:
-        row = _locked(tx, id)
+        row = _get_locked(tx, id)
         refuse_end(row, status, merge_commit)
         refuse_others_place(row, tx.all("workspace_tasks", ids=json.dumps([id]), limit=500), call.actor)
         refuse_elsewhere(row, call.settings.node)
@@ -74,14 +74,14 @@ def workspace_update(
             tx.event("workspace.updated", id, before=row["status"], after=status)
     if status != "active":
         row = end(call, row)
-    told = {"worktree": row["worktree"], "saved_refs": json.loads(row["saved_refs"]), "problem": row["problem"]}
-    return WorkspaceUpdated(success=True, **told)
+    fields = {"worktree": row["worktree"], "saved_refs": json.loads(row["saved_refs"]), "problem": row["problem"]}
+    return WorkspaceUpdated(success=True, **fields)
 
 
-def _locked(tx: Tx, workspace_id: str) -> Row:
-    """A workspace; nothing about it changes until commit. Raises NotFound."""
-    locked(tx, "workflow", found(tx, "workspace", workspace_id)["workflow_id"])
-    return found(tx, "workspace", workspace_id)
+def _get_locked(tx: Tx, workspace_id: str) -> Row:
+    """A workspace, locked until commit. Raises NotFound."""
+    get_locked(tx, "workflow", get(tx, "workspace", workspace_id)["workflow_id"])
+    return get(tx, "workspace", workspace_id)
 
 
 @work.tool(
@@ -97,7 +97,7 @@ def workspace_list(
     """The workspaces of a workflow, the oldest first: where each is, on which branch, and for which tasks."""
     chosen = {"workflow_id": workflow_id, "statuses": json.dumps(status) if status else None}
     with call.begin() as tx:
-        found(tx, "workflow", workflow_id)
+        get(tx, "workflow", workflow_id)
         rows = tx.all("workspaces", limit=limit, offset=offset, **chosen)
         total = tx.value("workspaces_count", **chosen)
         tasks = tx.all("workspace_tasks", ids=json.dumps([row["id"] for row in rows]), limit=NAMED * 500)
@@ -116,7 +116,7 @@ def task_assign_workspace(
     """Say in which workspace a task is done."""
     with call.begin() as tx:
         _, task = task_to_write(call, tx, task_id, claim_epoch, notes_only=True)
-        workspace = found(tx, "workspace", workspace_id)
+        workspace = get(tx, "workspace", workspace_id)
         if workspace["status"] != "active":
             raise NotFound(
                 f"workspace {workspace_id} is {workspace['status']}", hint="workspace_list shows the active ones."
@@ -126,11 +126,11 @@ def task_assign_workspace(
 
 
 @work.tool("workspace_forecast", pace="long", profiles=("coordinator", "reviewer"))
-def workspace_forecast(call: Call, workflow_id: WorkflowId) -> Forecast:
+def workspace_forecast(call: Call, workflow_id: WorkflowId) -> WorkspaceForecast:
     """Which live workspaces would conflict if they were merged now, and in which files; uncommitted work counts.
 
     Those of other workflows in the same repository are compared too. Nothing in the repository changes.
     """
     with call.begin() as tx:
-        found(tx, "workflow", workflow_id)
+        get(tx, "workflow", workflow_id)
     return forecast_of(call, workflow_id)

@@ -1,4 +1,4 @@
-"""What the tests of workflows and tasks share: plans made in a line, and all that a hall holds, to compare."""
+"""Shared by the tests of workflows and tasks: a plan in one line, and all rows of a hall, to compare."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +16,8 @@ HOW = {"approach": "carefully", "steps": ["look", "do"]}
 
 
 def new_workflow(ask: Ask, **more: Any) -> str:
-    told = {"name": "w", "source_type": "prompt", "source_content": "do it"}
-    found: str = ask("workflow_create", **told | more)["id"]
+    fields = {"name": "w", "source_type": "prompt", "source_content": "do it"}
+    found: str = ask("workflow_create", **fields | more)["id"]
     return found
 
 
@@ -25,14 +25,14 @@ def task(name: str, sequence: int = 1, **more: Any) -> dict[str, Any]:
     return {"name": name, "description": f"do {name}", "sequence": sequence, **more}
 
 
-def planned(ask: Ask, *tasks: dict[str, Any], **more: Any) -> tuple[str, dict[str, str]]:
-    """A workflow with a plan, and the ids of its tasks by name."""
+def plan_workflow(ask: Ask, *tasks: dict[str, Any], **more: Any) -> tuple[str, dict[str, str]]:
+    """Create a workflow with a plan; its id, and the ids of its tasks by name."""
     workflow = new_workflow(ask, **more)
     ask("workflow_set_plan", id=workflow, plan=PLAN | {"tasks": list(tasks)})
     return workflow, ids(ask, workflow)
 
 
-def listed(ask: Ask, workflow: str, **more: Any) -> list[dict[str, Any]]:
+def list_tasks(ask: Ask, workflow: str, **more: Any) -> list[dict[str, Any]]:
     """All tasks of a workflow, page by page."""
     tasks: list[dict[str, Any]] = []
     cursor: dict[str, Any] = {}
@@ -45,11 +45,11 @@ def listed(ask: Ask, workflow: str, **more: Any) -> list[dict[str, Any]]:
 
 
 def ids(ask: Ask, workflow: str) -> dict[str, str]:
-    return {one["name"]: one["id"] for one in listed(ask, workflow)}
+    return {one["name"]: one["id"] for one in list_tasks(ask, workflow)}
 
 
 def statuses(ask: Ask, workflow: str) -> dict[str, str]:
-    return {one["name"]: one["status"] for one in listed(ask, workflow)}
+    return {one["name"]: one["status"] for one in list_tasks(ask, workflow)}
 
 
 def register(ask: Ask, name: str = "ada", **more: Any) -> str:
@@ -96,7 +96,7 @@ def sql(hub: Hub, text: str, **params: Any) -> list[Row]:
         return tx.all("test", **params)
 
 
-def everything(hub: Hub) -> dict[str, list[str]]:
+def all_rows(hub: Hub) -> dict[str, list[str]]:
     """All rows of all tables but the call log, which notes what is refused too."""
     tables = sorted(set(hub.store.tables()) - {"call_log", "chore"})
     return {table: sorted(map(str, sql(hub, f"SELECT * FROM {table}"))) for table in tables}

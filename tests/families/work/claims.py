@@ -1,4 +1,4 @@
-"""What the tests of claims and leases share: workflows in a line, an eye on the tables, time that goes by in ticks."""
+"""Shared by the tests of claims and leases: a workflow in one line, rows as stored, and time that passes in ticks."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -55,14 +55,14 @@ def refusal(hub: Hub, tool: str, /, actor: Actor = OPERATOR, **given: Any) -> st
     return refused.value.code
 
 
-def registered(hub: Hub, name: str = "bob", origin: Origin | None = None, **more: Any) -> str:
-    """A new agent without a token; its id."""
+def register_agent(hub: Hub, name: str = "bob", origin: Origin | None = None, **more: Any) -> str:
+    """Register an agent without a token; its id."""
     made: str = ask(hub, "agent_register", origin=origin, name=name, runtime="custom", **more)["id"]
     return made
 
 
-def arrived(hub: Hub, name: str) -> Agent:
-    """An agent with a token that has introduced itself."""
+def register_with_token(hub: Hub, name: str) -> Agent:
+    """An agent with a token that has registered itself."""
     agent = Agent(hub, name)
     agent.call("agent_register", name=name, runtime="codex")
     return agent
@@ -96,11 +96,11 @@ def recoveries(hub: Hub, task: str) -> list[dict[str, Any]]:
     return found
 
 
-def happened(hub: Hub, subject: str, *whats: str) -> list[tuple[str, str, str | None, str | None]]:
+def events_about(hub: Hub, subject: str, *whats: str) -> list[tuple[str, str, str | None, str | None]]:
     """The events about something, perhaps of some kinds: what, by whom, before, after."""
     events = ask(hub, "event_list", subject=subject, limit=500)["events"]
-    told = [(event["what"], event["actor"], event["before_status"], event["after_status"]) for event in events]
-    return [event for event in told if not whats or event[0] in whats]
+    facts = [(event["what"], event["actor"], event["before_status"], event["after_status"]) for event in events]
+    return [event for event in facts if not whats or event[0] in whats]
 
 
 def pass_time(clock: Clock, seconds: float, *hubs: Hub, ticks: int = 1) -> None:
@@ -124,8 +124,8 @@ def rows(database: str, text: str) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def broken(database: str, table: str, event: str, when: str = "TRUE") -> Iterator[None]:
-    """While the block lasts, the database refuses such a change of a row, in the midst of whatever it is part of."""
+def refuse_changes(database: str, table: str, event: str, when: str = "TRUE") -> Iterator[None]:
+    """Let the database refuse such a change of a row during the block, whatever transaction it is part of."""
     event = f"BEFORE {event} ON {table}"
     if "://" in database:
         body = "BEGIN RAISE EXCEPTION 'refused by the test'; END"
@@ -141,8 +141,8 @@ def broken(database: str, table: str, event: str, when: str = "TRUE") -> Iterato
         rows(database, f"DROP TRIGGER broken ON {table}" if "://" in database else "DROP TRIGGER broken")
 
 
-def agree(database: str) -> None:
-    """Tasks, claims and agents say the same of who holds what, and no epoch is missing or doubled."""
+def assert_claims_agree(database: str) -> None:
+    """Assert that tasks, claims and agents agree on who holds what, and that no epoch is missing or doubled."""
     tasks = rows(database, "SELECT id, status, claimed_by, claim_epoch FROM task ORDER BY id")
     claims = rows(database, "SELECT task_id, epoch, agent_id, ended_at, ended_how FROM claim ORDER BY task_id, epoch")
     for task in tasks:

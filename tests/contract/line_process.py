@@ -1,4 +1,4 @@
-"""Processes that stand in a line, and leave it, or are killed in it."""
+"""Processes that wait in a `ProcessLine`, and leave it or are killed in it."""
 
 import signal
 from multiprocessing.context import ForkServerProcess
@@ -6,16 +6,18 @@ from multiprocessing.queues import SimpleQueue
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from crewhall.store.turns import Line
+from crewhall.store.turns import ProcessLine
 from tests.contract.writer import PATIENCE, SERVER
 
 
-class Standing:
-    """A process that stands in a line, and leaves it when it is told to."""
+class LineProcess:
+    """A process that enters a `ProcessLine`, and leaves it on `leave()`."""
 
     def __init__(self, path: Path, name: str, entered: "SimpleQueue[str]") -> None:
         self._may_leave = SERVER.Event()
-        self.process: ForkServerProcess = SERVER.Process(target=stand, args=(path, name, entered, self._may_leave))
+        self.process: ForkServerProcess = SERVER.Process(
+            target=enter_and_wait, args=(path, name, entered, self._may_leave)
+        )
         self.process.start()
 
     def leave(self) -> None:
@@ -31,8 +33,8 @@ def kill(process: ForkServerProcess) -> None:
     assert process.exitcode == -signal.SIGKILL
 
 
-def stand(path: Path, name: str, entered: "SimpleQueue[str]", may_leave: Event) -> None:
-    line = Line(path)
+def enter_and_wait(path: Path, name: str, entered: "SimpleQueue[str]", may_leave: Event) -> None:
+    line = ProcessLine(path)
     line.enter()
     entered.put(name)
     assert may_leave.wait(PATIENCE)

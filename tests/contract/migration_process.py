@@ -4,14 +4,14 @@ import traceback
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 
-from crewhall.store.migrate import Step, migrate
+from crewhall.store.migrate import Migration, migrate
 from crewhall.store.open import connect, open_store
 from crewhall.store.sql import Queries
 from tests.contract.writer import PATIENCE
 
 
 def migrate_together(
-    database: str, known: list[Step] | None, together: Barrier, told: "Queue[list[str] | str]"
+    database: str, known: list[Migration] | None, together: Barrier, told: "Queue[list[str] | str]"
 ) -> None:
     try:
         together.wait(PATIENCE)
