@@ -16,13 +16,8 @@ from crewhall import config
 from crewhall.edges.bridge.address_files import running_hubs
 from tests.conftest import eventually
 from tests.edges.program import Program, Up, ask
+from tests.edges.raw_http import http as client
 from tests.edges.test_cli import assert_error, body
-from tests.edges.wire import http as client
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Program:
-    return Program(tmp_path / "home")
 
 
 def port_of(up: Up) -> int:

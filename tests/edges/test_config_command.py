@@ -20,9 +20,9 @@ from crewhall.outside.clients.catalog import CLIENTS, HallTransport
 from crewhall.outside.clients.settings_file import change
 from tests.blocks import blocks_of, run, shows
 from tests.conftest import Live, eventually
+from tests.edges.interfaces import CREWHALL, announce
 from tests.edges.prefork import Done
 from tests.edges.program import PASSED_ON
-from tests.edges.ways import CREWHALL, announce
 from tests.outside.repos import git, make_repository
 
 ROOT = Path(__file__).parents[2]

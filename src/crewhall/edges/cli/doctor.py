@@ -15,6 +15,7 @@ from crewhall.store.migrate import migrations
 from crewhall.store.open import connect
 from crewhall.store.sql import Queries
 from crewhall.store.transaction import Store
+from crewhall.token_file import TOKEN_FILE
 
 Finding = dict[str, str]
 SAFE_SQLITE = (3, 51, 3)
@@ -79,21 +80,21 @@ def _database(settings: Settings) -> Finding:
     try:
         store = connect(settings.database, Queries([]))
         try:
-            return _schema(where, store.tables(), _applied(store), store.check(), store.dialect.name)
+            return _schema(where, store.tables(), _schema_number(store), store.check(), store.dialect.name)
         finally:
             store.close()
     except Failure as failure:
         return _finding("wrong", "database", failure.message, failure.hint)
     except sqlite3.DatabaseError as error:
-        return _damaged(where, str(error))
+        return _damage_finding(where, str(error))
 
 
-def _damaged(where: str, damage: str) -> Finding:
+def _damage_finding(where: str, damage: str) -> Finding:
     way_out = "Move the file away, then put a backup in its place: crewhall restore FILE"
     return _finding("wrong", "database", f"{where} is damaged: {damage}", way_out)
 
 
-def _applied(store: Store) -> int:
+def _schema_number(store: Store) -> int:
     if "migration" not in store.tables():
         return 0
     with store.read() as tx:
@@ -103,7 +104,7 @@ def _applied(store: Store) -> int:
 def _schema(where: str, tables: list[str], applied: int, damage: str | None, dialect: str) -> Finding:
     newest = max(migration.number for migration in migrations(dialect))
     if damage:
-        return _damaged(where, damage)
+        return _damage_finding(where, damage)
     if applied > newest:
         return _finding("wrong", "database", f"{where} is at schema {applied}; this crewhall knows {newest}",
                         "Upgrade crewhall.")  # fmt: skip
@@ -118,7 +119,7 @@ def _schema(where: str, tables: list[str], applied: int, damage: str | None, dia
 
 
 def _token(home: Path) -> Finding:
-    path = home / "operator.token"
+    path = home / TOKEN_FILE
     if not path.exists():
         return _finding("note", "token", "there is no operator token yet", "`crewhall up` makes it.")
     mode = stat.S_IMODE(path.stat().st_mode)

@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from crewhall.config import BY_KEY, Settings, load
-from crewhall.edges.bridge.hub_socket import Meeting
+from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.edges.bridge.launch import hub_environment
 from crewhall.errors import Forbidden, Unavailable
 from crewhall.store.open import connect
@@ -72,7 +72,7 @@ class Throwaway:
             time.sleep(0.02)
 
     def _is_served(self) -> bool:
-        lock = Meeting(self.settings).try_lock()
+        lock = HubSocket(self.settings).try_lock()
         if lock is not None:
             os.close(lock)
         return lock is None
