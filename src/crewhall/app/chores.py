@@ -11,8 +11,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from crewhall.config import Settings
 from crewhall.errors import Failure
@@ -79,13 +79,17 @@ class ChoreRecord:
         """Whether it has run for longer than it may."""
         return self.is_running and now - (self.started_at or 0) > self.limit_seconds * 1000
 
+    def body(self, now: int) -> dict[str, Any]:
+        """The record as REST shows it."""
+        return {**asdict(self), "is_running": self.is_running, "is_stuck": self.is_stuck(now)}
+
     def begin(self, now: int) -> None:
         self.started_at, self.ended_at = now, None
 
-    def end(self, now: int, error: str | None) -> None:
-        self.duration_ms = now - (self.started_at or now)
+    def end(self, duration_ms: int, error: str | None) -> None:
         self.runs, self.failures = self.runs + 1, self.failures + (error is not None)
-        self.error, self.ended_at = error, now
+        self.error, self.duration_ms = error, duration_ms
+        self.ended_at = (self.started_at or 0) + duration_ms
 
 
 class Chores:
@@ -136,19 +140,20 @@ class Chores:
 
     def _run(self, chore: Chore, tick: Tick) -> None:
         """Run a chore if this hub holds it. What fails is logged, and in the record."""
-        error, record = None, self.records[chore.name]
+        error, record, began = None, self.records[chore.name], time.monotonic()
         self._stops[chore.name] = tick.stop
         try:
             if not chore.everywhere and not self._take(chore, tick.now):
                 return
-            record.begin(self._hub.clock())
+            record.begin(tick.now)
             chore.run(tick)
         except Exception as failure:
+            record.begin(tick.now)
             error = failure.message if isinstance(failure, Failure) else f"{type(failure).__name__}: {failure}"
             log.exception("a chore failed", extra={"chore": chore.name})
         finally:
-            if record.is_running or error is not None:
-                record.end(self._hub.clock(), error)
+            if record.is_running:
+                record.end(round((time.monotonic() - began) * 1000), error)
 
     def _take(self, chore: Chore, now: int) -> bool:
         """Whether this hub holds the chore; it renews its row when half of the time is over."""
