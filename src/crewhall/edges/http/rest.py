@@ -90,20 +90,20 @@ def _origin(request: Request, actor: Actor) -> Origin:
 
     An agent's words can hold it back (tiers.py); addresses and tokens are taken from the operator alone.
     """
-    told = _variables(unquote(request.headers.get("x-crewhall-variables", "")))
+    variables = _variables(unquote(request.headers.get("x-crewhall-variables", "")))
     if actor.kind != "operator":
-        told = {name: value for name, value in told.items() if name.startswith("CLAUDEOPS_")}
-    return Origin(client_directory(unquote(request.headers.get("x-crewhall-directory", ""))), variables=told)
+        variables = {name: value for name, value in variables.items() if name.startswith("CLAUDEOPS_")}
+    return Origin(client_directory(unquote(request.headers.get("x-crewhall-directory", ""))), variables=variables)
 
 
 def _variables(text: str) -> dict[str, str]:
     try:
-        told = json.loads(text) if text else {}
+        values = json.loads(text) if text else {}
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(told, dict):
+    if not isinstance(values, dict):
         return {}
-    return client_variables({name: value for name, value in told.items() if isinstance(value, str)})
+    return client_variables({name: value for name, value in values.items() if isinstance(value, str)})
 
 
 async def _arguments(tool: Tool, request: Request) -> dict[str, Any]:
