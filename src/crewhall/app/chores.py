@@ -103,6 +103,8 @@ class Chores:
         self._held: dict[str, int] = {}
         self._ticked_at: int | None = None
         self._awake_since = 0
+        self._lock = threading.Lock()  # a chore is started, or the hub closes
+        self._is_closed = False
         self._stops: dict[str, Stop] = {}
         self._threads: dict[str, threading.Thread] = {}
 
@@ -116,8 +118,11 @@ class Chores:
         """Start the chores that are due, each in a thread of its own; one that still runs is not started again."""
         for chore, tick in self._take_due():
             thread = threading.Thread(target=self._run, args=(chore, tick), name=f"chore-{chore.name}", daemon=True)
-            self._threads[chore.name] = thread
-            thread.start()
+            with self._lock:
+                if self._is_closed:
+                    return
+                self._stops[chore.name], self._threads[chore.name] = tick.stop, thread
+                thread.start()
 
     def run_due(self) -> None:
         """Run the chores that are due one after the other, in this thread: for tests."""
@@ -141,7 +146,6 @@ class Chores:
     def _run(self, chore: Chore, tick: Tick) -> None:
         """Run a chore if this hub holds it. What fails is logged, and in the record."""
         error, record, began = None, self.records[chore.name], time.monotonic()
-        self._stops[chore.name] = tick.stop
         try:
             if not chore.everywhere and not self._take(chore, tick.now):
                 return
@@ -167,10 +171,12 @@ class Chores:
 
     def close(self, seconds: float) -> bool:
         """Tell the chores that run to stop; whether all of them did in that time."""
-        for stop in list(self._stops.values()):
+        with self._lock:
+            self._is_closed = True
+        for stop in self._stops.values():
             stop.cancel("the hub stops")
         end = time.monotonic() + seconds
-        for thread in list(self._threads.values()):
+        for thread in self._threads.values():
             thread.join(max(0.0, end - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads.values())
 

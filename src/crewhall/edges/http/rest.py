@@ -17,9 +17,9 @@ from starlette.routing import Route
 from crewhall import __version__
 from crewhall.app import Origin
 from crewhall.edges.bridge.hello import client_directory, client_variables
-from crewhall.edges.cli.arguments import typed_value
 from crewhall.edges.http.guard import credentials, refusal
 from crewhall.edges.http.reply import EVENTS, reply
+from crewhall.edges.http.typed_values import typed_value
 from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.errors import Failure, InvalidInput, NotFound, every_failure
 from crewhall.identity import Actor
