@@ -113,3 +113,11 @@ def test_a_chore_ends_what_it_waits_for_at_its_limit(make_hub: MakeHub, clock: C
     hub = hub_with(make_hub, clock, look=lambda tick: limits.append(tick.stop.seconds_left or 0))
     hub.chores.run_due()
     assert 4.0 < limits[0] <= 5.0
+
+
+def test_one_chore_runs_when_a_test_says_so(make_hub: MakeHub, clock: Clock) -> None:
+    runs: list[str] = []
+    hub = hub_with(make_hub, clock, this=lambda tick: runs.append("this"), other=lambda tick: runs.append("other"))
+    hub.chores.run_one("this")
+    hub.chores.run_one("this")
+    assert (runs, hub.chores.records["this"].runs, hub.chores.records["other"].runs) == (["this", "this"], 2, 0)
