@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.edges.interfaces import CREWHALL
 from tests.edges.prefork import environment as prefork_environment
 from tests.edges.program import PASSED_ON
-from tests.edges.ways import CREWHALL
 
 FENCE = re.compile(r"^```([^`\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^(.*\S)\s+# exit code (\d+)$", re.MULTILINE)

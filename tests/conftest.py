@@ -17,7 +17,7 @@ import pytest
 from crewhall import config
 from crewhall.app import Hub
 from crewhall.config import Settings
-from crewhall.edges.hub.serve import Server, bind
+from crewhall.edges.hub.serve import HubServer, bind
 from crewhall.edges.web.pages import url_of
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR, Actor, Credentials, make_token, operator_token
@@ -179,7 +179,7 @@ class Live:
         with hub.own_work() as tx:
             self.token = operator_token(tx, hub.settings.home, hub.clock())
         ready = threading.Event()
-        self._server = Server(hub, listener, ready.set)
+        self._server = HubServer(hub, listener, ready.set)
         self._thread = threading.Thread(target=self._server.serve_forever, name="live-hub")
         self._thread.start()
         assert ready.wait(20)

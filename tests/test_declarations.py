@@ -15,7 +15,7 @@ from mcp.shared.uri_template import UriTemplate
 
 from crewhall.app import Call
 from crewhall.declaration import KEY, Declaration
-from crewhall.edges.http.rest import described, openapi
+from crewhall.edges.http.rest import describe, openapi
 from crewhall.edges.mcp.resources import resources
 from crewhall.edges.mcp.server import as_mcp
 from crewhall.errors import every_failure
@@ -157,7 +157,7 @@ def test_a_prompt_names_only_calls_that_can_be_made(prompt: Prompt) -> None:
     assert calls
     for name, given in calls:
         assert set(re.findall(r"(\w+)=", given)) <= set(registry().find(name).input_schema["properties"]), name
-    known = json.dumps([described(tool) for tool in TOOLS])
+    known = json.dumps([describe(tool) for tool in TOOLS])
     assert all(f'"{word}"' in known for word in re.findall(r"\b[a-z]+_[a-z_]+\b", text)), "nor other names"
 
 

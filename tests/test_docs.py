@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 
 from crewhall.app import Hub
-from crewhall.edges.bridge.address_files import Notice
+from crewhall.edges.bridge.address_files import AddressFile
 from crewhall.edges.cli.arguments import arguments_of
-from crewhall.edges.cli.main import BRIDGES, OWN, split_flags
-from crewhall.edges.http.rest import described
+from crewhall.edges.cli.commands import BRIDGES, OWN_COMMANDS
+from crewhall.edges.cli.main import split_flags
+from crewhall.edges.http.rest import describe
 from crewhall.fakehosts.github import FakeGitHub
 from crewhall.families.all import registry
 from tests.blocks import Block, blocks_of, commands_of, run, shows
 from tests.conftest import Live, settings_for
-from tests.edges.judge import stand_in
+from tests.edges.fake_judge import write_fake_claude
 from tests.outside.repos import commit, git
 
 ROOT = Path(__file__).parent.parent
@@ -24,7 +25,7 @@ NOUNS = ROOT / "docs" / "nouns"
 INDEX = NOUNS / "README.md"
 NOUN_PAGES = sorted(path for path in NOUNS.glob("*.md") if path != INDEX)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), INDEX, *NOUN_PAGES]
-COMMANDS = {" ".join(tool.command): described(tool) for tool in registry().tools}
+COMMANDS = {" ".join(tool.command): describe(tool) for tool in registry().tools}
 # Tools whose name begins with another noun than the one whose page they are on.
 ELSEWHERE = {
     "task_load_context": "context",
@@ -82,7 +83,7 @@ def test_the_index_has_every_noun_and_each_page_leads_to_neighbours() -> None:
 def refusal_of(words: Sequence[str]) -> str | None:
     """What is wrong with the words after `crewhall`, by the command line's own reading of them."""
     flags, rest = split_flags(list(words))
-    if not rest or rest[0] in {*BRIDGES, *OWN}:
+    if not rest or rest[0] in {*BRIDGES, *OWN_COMMANDS}:
         return None if flags or rest else "says nothing"
     tool = COMMANDS.get(" ".join(rest[:2]))
     if tool is None:
@@ -129,7 +130,7 @@ def test_what_a_page_shows_really_happens(page: Path, tmp_path: Path) -> None:
     with FakeGitHub(tokens={"ghp_kims": "kim"}) as host:
         host.add_repository("kim", "shop", {name: text.encode() for name, text in FILES.items()})
         settings = {"pulls__github_url": host.url, "pulls__github_token": "ghp_kims"}
-        with hub_at(tmp_path / "hall", **settings, judge__command=stand_in(tmp_path / "claude")):
+        with hub_at(tmp_path / "hall", **settings, judge__command=write_fake_claude(tmp_path / "claude")):
             run(blocks, shop, tmp_path / "hall")
     for block in blocks:
         assert block.text is None or shows(block.text, block.printed), _difference(page, block)
@@ -142,12 +143,12 @@ def hub_at(home: Path, **settings: str) -> Iterator[None]:
     hub = Hub(settings_for(str(home / "hall.db"), home, **settings), registry())
     with closing(hub):
         live = Live(hub)
-        notice = Notice(hub.settings)
-        notice.put_up(live.url)
+        address_file = AddressFile(hub.settings)
+        address_file.write(live.url)
         try:
             yield
         finally:
-            notice.take_down()
+            address_file.remove()
             live.stop()
 
 

@@ -15,7 +15,7 @@ from crewhall.stop import Stop
 from crewhall.store import calls
 from crewhall.tool import Family, Registry
 from tests.conftest import Agent, Clock, eventually
-from tests.edges.lab import Lab
+from tests.edges.sample_family import SampleFamily
 from tests.sizes import size
 
 sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -80,7 +80,7 @@ def test_a_call_that_fails_after_its_commit_is_logged_as_failed_once(make_hub: C
 
 
 def test_a_bug_is_logged_as_internal_and_raised_as_itself(make_hub: Callable[..., Hub]) -> None:
-    hub = make_hub(Lab().registry)
+    hub = make_hub(SampleFamily().registry)
     with pytest.raises(ZeroDivisionError):
         hub.call("lab_break", {}, OPERATOR)
     hub.calls.close()

@@ -12,17 +12,8 @@ import pytest
 from crewhall.app import Hub
 from crewhall.edges.web.pages import make_link, use_link
 from crewhall.errors import Unauthorized
-from crewhall.identity import (
-    LINK_MS,
-    OPERATOR,
-    Actor,
-    Credentials,
-    hash_of,
-    make_token,
-    new_id,
-    operator_token,
-    read_operator_token,
-)
+from crewhall.identity import LINK_MS, OPERATOR, Actor, Credentials, hash_of, make_token, new_id, operator_token
+from crewhall.token_file import read_operator_token
 from tests.conftest import Agent, Clock
 
 DAY = 86_400
@@ -80,6 +71,13 @@ def test_a_token_that_this_hall_does_not_know_is_made_anew(hub: Hub, tmp_path: P
     assert hub.identify(Credentials(token=token)).kind == "operator"
     assert read_operator_token(tmp_path) == token
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff\xfe"])
+def test_a_file_without_a_token_is_read_as_none(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "operator.token").write_bytes(content)
+    assert read_operator_token(tmp_path) is None
 
 
 def test_a_new_file_is_written_through_no_link_of_someone_elses(hub: Hub, tmp_path: Path) -> None:

@@ -14,18 +14,19 @@ import pytest
 from crewhall.app import Call, Hub
 from crewhall.declaration import KEY
 from crewhall.edges.cli.arguments import arguments_of
-from crewhall.edges.http.rest import described
+from crewhall.edges.http.rest import describe
 from crewhall.errors import Cancelled, Conflict, Forbidden, InvalidInput, TimedOut, Unavailable
 from crewhall.families.all import registry
-from crewhall.identity import OPERATOR, Actor, new_id, read_operator_token
+from crewhall.identity import OPERATOR, Actor, new_id
 from crewhall.stop import Stop
 from crewhall.store.events import DAY_MS, events_after
+from crewhall.token_file import read_operator_token
 from crewhall.tool import Family, Registry
 from tests.conftest import Agent, Clock, Live, eventually
 from tests.contract.test_kill import HubProcess
 from tests.contract.test_races import someone_waits
 from tests.contract.writer import PATIENCE
-from tests.edges.ways import WAYS
+from tests.edges.interfaces import INTERFACES
 
 sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 ADA = {"name": "ada", "runtime": "codex"}
@@ -334,16 +335,21 @@ def test_a_reading_client_gets_no_kept_answer(hub: Hub) -> None:
 @pytest.mark.slow
 @sqlite
 def test_one_key_through_every_way_is_one_agent(live: Live) -> None:
-    bodies = {name: way(live, "agent_register", ADA | {KEY: "k"}, live.token) for name, way in WAYS.items()}
+    bodies = {
+        name: interface(live, "agent_register", ADA | {KEY: "k"}, live.token) for name, interface in INTERFACES.items()
+    }
     assert len({json.dumps(body) for body in bodies.values()}) == 1 and "id" in bodies["rest"], bodies
-    refused = {name: way(live, "agent_register", ADA | {KEY: ""}, live.token)["code"] for name, way in WAYS.items()}
+    refused = {
+        name: interface(live, "agent_register", ADA | {KEY: ""}, live.token)["code"]
+        for name, interface in INTERFACES.items()
+    }
     assert set(refused.values()) == {"INVALID_INPUT"}
     assert live.hub.call("agent_list", {}, OPERATOR)["total"] == 1
 
 
 def test_the_command_line_has_a_flag_for_the_key() -> None:
     words = ["ada", "codex", "--idempotency-key", "k"]
-    assert arguments_of(described(registry().find("agent_register")), words) == ADA | {KEY: "k"}
+    assert arguments_of(describe(registry().find("agent_register")), words) == ADA | {KEY: "k"}
 
 
 @sqlite
@@ -367,7 +373,7 @@ def test_an_answer_that_is_kept_holds_no_secret() -> None:
             assert not {"token", "secret", "password"} & set(tool.output_schema["properties"]), tool.name
 
 
-@pytest.mark.parametrize("more", [{}, {"changes": True, "long": True}])
+@pytest.mark.parametrize("more", [{}, {"changes": True, "pace": "long"}])
 def test_a_tool_that_reads_or_waits_cannot_take_a_key(more: dict[str, Any]) -> None:
     def handler(call: Call) -> dict[str, Any]:
         """Do."""

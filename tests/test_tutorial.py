@@ -14,9 +14,9 @@ import pytest
 from tests.blocks import shows
 from tests.conftest import eventually
 from tests.edges.claude import use
+from tests.edges.interfaces import CREWHALL
 from tests.edges.prefork import environment as prefork_environment
 from tests.edges.terminal import Terminal
-from tests.edges.ways import CREWHALL
 from tests.npm import need
 from tests.postgres import free_port
 from tools.clients import surroundings

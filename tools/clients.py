@@ -21,8 +21,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests.edges.interfaces import CREWHALL
 from tests.edges.program import Program
-from tests.edges.ways import CREWHALL
 from tools.npm import CLIENTS, PROGRAMS, install, say
 from tools.stubs import anthropic, openai
 

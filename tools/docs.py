@@ -10,7 +10,7 @@ from typing import Any
 
 from crewhall.config import SETTINGS, Setting
 from crewhall.declaration import Declaration
-from crewhall.edges.http.rest import PREFIX, described
+from crewhall.edges.http.rest import PREFIX, describe
 from crewhall.edges.mcp.resources import resources
 from crewhall.errors import Failure, every_failure
 from crewhall.families.all import registry
@@ -27,7 +27,7 @@ def pages(tools: Registry) -> dict[str, str]:
         "docs/errors.md": errors_page(),
     }
     for tool in tools.tools:
-        made[f"tests/snapshots/{tool.name}.json"] = _snapshot(described(tool) | _addresses(tool))
+        made[f"tests/snapshots/{tool.name}.json"] = _snapshot(describe(tool) | _addresses(tool))
     for prompt in tools.prompts:
         made[f"tests/snapshots/prompt.{prompt.name}.json"] = _snapshot(
             {

@@ -4,7 +4,6 @@ What tools and prompts have in common: a typed function whose parameters become 
     def agent_get(call: Call, id: AgentId) -> Agent  ──▶  {"id": "ag_…"} and nothing else, or InvalidInput that says why
 """
 
-import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import ErrorDetails
 
 from crewhall.errors import InvalidInput
+from crewhall.spelling import AT_THE_END, did_you_mean
 
 BRANCHES = ("str", "dict[str,any]")  # what the parser calls the sides of `str | dict`, which no caller wrote
 PROBLEMS = 5  # of wrong arguments that an answer names
@@ -97,10 +97,8 @@ class Declaration:
     def _problem(self, detail: ErrorDetails) -> str:
         place = ".".join(str(part)[:WORD] for part in detail["loc"] if part not in BRANCHES)
         if detail["type"] == "extra_forbidden":
-            near = difflib.get_close_matches(
-                str(detail["loc"][-1])[:WORD], self._names_at(detail["loc"]), n=1, cutoff=0.5
-            )
-            return f"unknown argument '{place}'" + (f", did you mean '{near[0]}'?" if near else "")
+            name, known = str(detail["loc"][-1])[:WORD], self._names_at(detail["loc"])
+            return f"unknown argument '{place}'{did_you_mean(name, known, AT_THE_END, cutoff=0.5)}"
         if detail["type"] == "missing":
             return f"missing argument '{place}'"
         if detail["type"] in ("model_type", "dict_type"):

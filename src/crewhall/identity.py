@@ -14,6 +14,7 @@ from pathlib import Path
 
 from crewhall.errors import Unauthorized
 from crewhall.store.transaction import Look, Tx
+from crewhall.token_file import TOKEN_FILE, read_operator_token
 
 ID_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 LINK_MS = 15 * 60_000
@@ -132,7 +133,7 @@ def operator_token(tx: Tx, home: Path, now: int) -> str:
 
     A second hall in the same directory takes the same token, and so does a database that was put in the place of one.
     """
-    path = home / "operator.token"
+    path = home / TOKEN_FILE
     kept = read_operator_token(home)
     if kept is not None and tx.one("token_find", hash=hash_of(kept), now=now) is not None:
         return kept
@@ -145,11 +146,3 @@ def operator_token(tx: Tx, home: Path, now: int) -> str:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(token + "\n")
     return token
-
-
-def read_operator_token(home: Path) -> str | None:
-    """The operator token on this node, or None when there is none to be read."""
-    try:
-        return (home / "operator.token").read_text("utf-8").strip() or None
-    except (OSError, ValueError):
-        return None

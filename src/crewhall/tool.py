@@ -14,7 +14,6 @@ A resource is a tool that reads, by an address. A prompt is declared the same wa
         '''Leave the hall in good order.'''
 """
 
-import difflib
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,6 +28,7 @@ from crewhall.config import Settings
 from crewhall.declaration import KEY, WORD, Declaration, Handler, Key, arguments_model, plain_schema
 from crewhall.errors import NotFound
 from crewhall.journal import SETTLE_SECONDS, Kind, settle_all
+from crewhall.spelling import did_you_mean
 from crewhall.store.sql import files_of
 
 ANYONE = ("operator", "agent")
@@ -331,8 +331,7 @@ def _by_name(what: str, declared: Sequence[DeclarationT]) -> dict[str, Declarati
 def _find(what: str, known: Mapping[str, DeclarationT], name: str, where: str) -> DeclarationT:
     if name in known:
         return known[name]
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    raise NotFound(f"there is no {what} '{name[:WORD]}'", hint=f"Did you mean '{near[0]}'?" if near else where)
+    raise NotFound(f"there is no {what} '{name[:WORD]}'", hint=did_you_mean(name, known, cutoff=0.5) or where)
 
 
 def _in_profile(tool: Tool, profile: str) -> bool:

@@ -15,7 +15,7 @@ from crewhall.client import Client
 from crewhall.errors import Failure
 from tests.client.clients import HERE, stdio_command
 from tests.client.ollama import Ollama, ollama
-from tests.edges.ways import CREWHALL
+from tests.edges.interfaces import CREWHALL
 
 EXAMPLE = HERE.parents[1] / "examples" / "floor_manager.py"
 JUDGE = [sys.executable, str(HERE / "judge_server.py")]

@@ -8,8 +8,8 @@ from crewhall.client import Client, ToolFailed
 from crewhall.errors import InvalidInput, NotFound
 from tests.client.ollama import ollama
 from tests.conftest import Live
+from tests.edges.interfaces import CREWHALL
 from tests.edges.stdio import hall_of
-from tests.edges.ways import CREWHALL
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from crewhall.identity import read_operator_token
 from crewhall.store.events import events_after
 from crewhall.store.open import open_store
 from crewhall.store.sql import Queries
+from crewhall.token_file import read_operator_token
 from tests.conftest import eventually
 from tests.contract.writer import PATIENCE
 from tests.edges.prefork import prefork

@@ -10,7 +10,7 @@ from typing import Any
 
 from crewhall.families.all import registry
 from tests.edges.program import Program, Up
-from tests.edges.wire import http
+from tests.edges.raw_http import http
 from tests.families.work.workflows import Ask
 from tests.npm import need
 from tools.clients import bridge, claude_settings, run, surroundings, write

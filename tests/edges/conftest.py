@@ -1,9 +1,10 @@
-"""Live hubs that many tests of a module share, where each would otherwise start its own to ask it something."""
+"""What many tests of the edges start from: a program, a home, and live hubs that the tests of a module share."""
 
 import itertools
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -11,9 +12,24 @@ import pytest
 from crewhall.app import Hub
 from crewhall.families.all import registry
 from tests.conftest import Agent, Live, settings_for
+from tests.edges.program import Program
 
 MadeT = TypeVar("MadeT")
 _numbers = itertools.count(1)
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    """crewhall with a home of its own, in which there is nothing yet."""
+    return Program(tmp_path / "home")
+
+
+def make_home(parent: Path, settings: str = "") -> Path:
+    """A hall's directory whose hubs take any free port, with more settings in TOML."""
+    home = parent / "home"
+    home.mkdir()
+    (home / "config.toml").write_text(f"[server]\nport = 0\n\n{settings}")
+    return home
 
 
 class SharedHubs:

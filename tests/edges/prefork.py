@@ -256,9 +256,9 @@ def main() -> None:
     import crewhall.edges.hub.embedded
     import crewhall.edges.hub.serve
     import crewhall.store.postgres  # noqa: F401
-    from crewhall.edges.cli.in_process import described_tools
+    from crewhall.edges.cli.in_process import tool_descriptions
 
-    described_tools()  # with the schemas of all tools, which each process would make
+    tool_descriptions()  # with the schemas of all tools, which each process would make
     gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Server(socket.socket(fileno=int(sys.argv[1]))).serve()

@@ -18,10 +18,10 @@ import pytest
 from crewhall import config
 from crewhall.config import Settings
 from crewhall.edges.cli import main
+from tests.edges.interfaces import CREWHALL
 from tests.edges.prefork import Done, Process, prefork
 from tests.edges.prefork import environment as prefork_environment
-from tests.edges.ways import CREWHALL
-from tests.edges.wire import http
+from tests.edges.raw_http import http
 
 # What a process needs of ours to run at all; nothing of our own settings.
 PASSED_ON = {name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH", "LANG") if name in os.environ}

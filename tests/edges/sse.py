@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 
 from tests.conftest import Live
-from tests.edges.ways import http as client
+from tests.edges.interfaces import http as client
 
 OLDEST = "2024-11-05"
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from crewhall import config
-from crewhall.edges.bridge.hub_socket import Meeting
+from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.edges.bridge.launch import hub_environment
 from tests.conftest import Live, eventually
+from tests.edges.interfaces import CREWHALL, META, MODERN
 from tests.edges.prefork import environment as prefork_environment
 from tests.edges.prefork import prefork
 from tests.edges.program import PASSED_ON
-from tests.edges.ways import CREWHALL, META, MODERN
 
 LEGACY = "2025-11-25"
 
@@ -157,7 +157,7 @@ def warm_bridges(home: Path, count: int = 1, *words: str, **environment: str) ->
 def start_hub(home: Path, **environment: str) -> int:
     """Start a hub as a bridge does, but forked; its pid once it is up."""
     around = hub_environment(PASSED_ON | environment)
-    hub_socket = Meeting(config.load(around, {"home": str(home)}))
+    hub_socket = HubSocket(config.load(around, {"home": str(home)}))
     lock = hub_socket.try_lock()
     assert lock is not None, "a hub runs already"
     words = ["--home", str(home), "up", "--lock", str(lock)]

@@ -21,7 +21,7 @@ MINUTE = 60_000
 STEP_SECONDS = 4  # the whole story stays within the lease of an agent that beats
 
 
-def planned(name: str, sequence: int, *depends_on: str, **more: Any) -> Body:
+def planned_task(name: str, sequence: int, *depends_on: str, **more: Any) -> Body:
     wanted = {"depends_on": list(depends_on)} if depends_on else {}
     return {"name": name, "description": f"Do {name}.", "sequence": sequence, **wanted, **more}
 
@@ -30,13 +30,13 @@ PLAN: Body = {
     "summary": "A shop",
     "approach": "Build it, then test it",
     "tasks": [
-        planned("design", 1, estimated_complexity="low"),
-        planned("api", 2, "design", parallel_group="build", files_likely_affected=["src/api.py"]),
-        planned("ui", 2, "design", parallel_group="build", estimated_complexity="high"),
-        planned("join", 3, "api", "ui", estimated_complexity="medium"),
-        planned("unit", 4, "join", parallel_group="check"),
-        planned("e2e", 4, "join", parallel_group="check"),
-        planned("release", 5),
+        planned_task("design", 1, estimated_complexity="low"),
+        planned_task("api", 2, "design", parallel_group="build", files_likely_affected=["src/api.py"]),
+        planned_task("ui", 2, "design", parallel_group="build", estimated_complexity="high"),
+        planned_task("join", 3, "api", "ui", estimated_complexity="medium"),
+        planned_task("unit", 4, "join", parallel_group="check"),
+        planned_task("e2e", 4, "join", parallel_group="check"),
+        planned_task("release", 5),
     ],
     "risks": ["the deadline"],
     "assumptions": ["there is a server"],
@@ -47,14 +47,14 @@ GROUPS = {"build": ("api", "ui"), "check": ("unit", "e2e")}
 SEQUENCE = {task["name"]: task["sequence"] for task in PLAN["tasks"]}
 
 
-def sparingly(way: Call, directly: Call) -> Call:
-    """Calls by a slow way for each tool and each shape of its arguments; what repeats a shape is called directly."""
+def once_per_shape(interface: Call, directly: Call) -> Call:
+    """Calls over a slow interface once for each tool and shape of its arguments; further ones go directly."""
     asked: Counter[str] = Counter()
 
     def ask(tool: str, **arguments: Any) -> Body:
         form = f"{tool} {_shape(arguments)}"
         asked[form] += 1
-        return (way if asked[form] <= size(1, full=1000) else directly)(tool, **arguments)
+        return (interface if asked[form] <= size(1, full=1000) else directly)(tool, **arguments)
 
     return ask
 
@@ -76,7 +76,7 @@ class Story:
         self._ask = ask
         self._advance = advance
         self.repository = make_repository(repository).root
-        self.told: set[str] = set()
+        self.called: set[str] = set()
         self.elapsed_ms = 0
         self.agents: dict[str, str] = {}
         self.tasks: dict[str, str] = {}
@@ -88,7 +88,7 @@ class Story:
         body = self._ask(tool, **arguments)
         assert "code" not in body, (tool, arguments, body)
         assert misfit(body, RESULTS[tool], tool) is None, misfit(body, RESULTS[tool], tool)
-        self.told.add(tool)
+        self.called.add(tool)
         return body
 
     def tell(self) -> None:
@@ -96,23 +96,23 @@ class Story:
         self.crew()
         self.plan()
         self.first_task()
-        self.two_side_by_side()
-        self.memory()
-        self.places()
-        self.talk()
-        self.the_rest()
-        self.the_end()
+        self.parallel_tasks()
+        self.checkpoints()
+        self.workspaces()
+        self.messages()
+        self.remaining_tasks()
+        self.end()
         self.templates()
-        assert self.told == set(RESULTS), "every tool had its part"
+        assert self.called == set(RESULTS), "every tool had its part"
 
     # Progress, at every step
 
-    def goes_on(self, seconds: float = STEP_SECONDS) -> None:
+    def advance_clock(self, seconds: float = STEP_SECONDS) -> None:
         if self._advance is not None:
             self._advance(seconds)
             self.elapsed_ms += int(seconds * 1000)
 
-    def stands(self, **changed: str) -> Body:
+    def check_progress(self, **changed: str) -> Body:
         """The progress, after it was held against what the story knows: these tasks have changed since."""
         self.status |= changed
         body = self.call("workflow_progress", workflow_id=self.workflow)
@@ -143,7 +143,7 @@ class Story:
             assert remaining == left * self.elapsed_ms // finished
         assert (remaining > 0) == (left > 0)
 
-    def ready(self, *names: str, recommended: int, **arguments: Any) -> list[Body]:
+    def check_ready(self, *names: str, recommended: int, **arguments: Any) -> list[Body]:
         """The next tasks, which are these."""
         body = self.call("workflow_next_tasks", workflow_id=self.workflow, **arguments)
         assert [task["name"] for task in body["tasks"]] == list(names)
@@ -205,13 +205,13 @@ class Story:
         listed = self.call("workflow_list", repository_path=self.repository, status=["ready"], limit=5, offset=0)
         assert [one["id"] for one in listed["workflows"]] == [self.workflow] and listed["total"] == 1
         assert self.call("workflow_list", status=["planning"])["total"] == 0
-        first = self.ready("design", recommended=1)
+        first = self.check_ready("design", recommended=1)
         self.tasks = {task["name"]: task["id"] for task in first}
         self.tasks |= _ids(self.call("workflow_progress", workflow_id=self.workflow))
         assert set(self.tasks) == set(WAITS)
-        self.stands()
+        self.check_progress()
 
-    def begin(self, agent: str, name: str) -> None:
+    def start_task(self, agent: str, name: str) -> None:
         """An agent takes a task, plans it and starts."""
         task, me = self.tasks[name], self.agents[agent]
         offered = self.call("task_get_available", agent_id=me, workflow_id=self.workflow, limit=5)["tasks"]
@@ -228,7 +228,7 @@ class Story:
         assert found.items() >= {"status": "in_progress", "plan": plan, "context": {"branch": name}}.items()
         self.status[name] = "in_progress"
 
-    def complete(self, name: str) -> None:
+    def complete_task(self, name: str) -> None:
         """A task is noted and done, which the progress shows."""
         task = self.tasks[name]
         noted = {"type": "progress", "summary": "Half of it", "detail": {"n": 1}, "files_changed": ["src/x.py"]}
@@ -236,27 +236,27 @@ class Story:
         listed = self.call("checkpoint_list", task_id=task, since_sequence=added["sequence"] - 1, limit=5)
         (found,) = listed["checkpoints"]
         assert found.items() >= (added | noted | {"task_id": task}).items()
-        self.goes_on()
+        self.advance_clock()
         done = {"outcome": f"{name} works", "outcome_detail": {"tests": 3}}
         assert self.call("task_update_status", id=task, status="completed", **done)["success"]
         shown = self.call("task_get", id=task, include_checkpoints=True, checkpoint_limit=1)
         assert shown.items() >= (done | {"status": "completed"}).items() and len(shown["checkpoints"]) == 1
-        self.stands(**{name: "completed"})
+        self.check_progress(**{name: "completed"})
 
     def first_task(self) -> None:
         for agent in ("bob", "cyd"):
             offered = self.call("task_get_available", agent_id=self.agents[agent])["tasks"]
             assert [task["name"] for task in offered] == ["design"]
-        self.begin("ada", "design")
+        self.start_task("ada", "design")
         refused = self.call("task_claim", task_id=self.tasks["design"], agent_id=self.agents["bob"])
         assert refused["success"] is False and refused["already_claimed_by"] == self.agents["ada"]
         assert self.call("task_get_available", agent_id=self.agents["bob"])["tasks"] == []
         assert self.call("workflow_get", id=self.workflow)["status"] == "in_progress"
-        self.stands()
-        self.depends("join", pending=["api", "ui"], completed=[])
-        self.complete("design")
+        self.check_progress()
+        self.check_dependencies("join", pending=["api", "ui"], completed=[])
+        self.complete_task("design")
 
-    def depends(self, name: str, pending: list[str], completed: list[str]) -> None:
+    def check_dependencies(self, name: str, pending: list[str], completed: list[str]) -> None:
         body = self.call("task_check_dependencies", task_id=self.tasks[name])
         assert body["satisfied"] == (not pending)
         assert sorted((one["id"], one["name"]) for one in body["pending"]) == sorted(
@@ -266,36 +266,36 @@ class Story:
             (one, f"{one} works") for one in completed
         ]
 
-    def two_side_by_side(self) -> None:
-        api, ui = self.ready("ui", "api", recommended=2)[::-1]
+    def parallel_tasks(self) -> None:
+        api, ui = self.check_ready("ui", "api", recommended=2)[::-1]
         assert api["can_parallelize"] and ui["can_parallelize"]
         assert (api["parallel_with"], ui["parallel_with"]) == ([ui["id"]], [api["id"]])
         assert api["dependencies_completed"] == ui["dependencies_completed"] == ["design"]
-        self.begin("ada", "api")
-        self.stands()
-        self.begin("bob", "ui")
-        self.stands()
-        self.ready(recommended=0)
+        self.start_task("ada", "api")
+        self.check_progress()
+        self.start_task("bob", "ui")
+        self.check_progress()
+        self.check_ready(recommended=0)
         release = {"task_id": self.tasks["ui"], "agent_id": self.agents["bob"], "reason": "Called away"}
         assert self.call("task_release", **release)["success"]
-        self.stands(ui="pending")
-        self.begin("cyd", "ui")
-        self.stands()
-        self.fails_and_is_planned_anew("ui")
-        self.depends("join", pending=["api", "ui"], completed=[])
-        self.begin("cyd", "ui")
-        self.complete("ui")
-        self.depends("join", pending=["api"], completed=["ui"])
+        self.check_progress(ui="pending")
+        self.start_task("cyd", "ui")
+        self.check_progress()
+        self.fail_and_replan("ui")
+        self.check_dependencies("join", pending=["api", "ui"], completed=[])
+        self.start_task("cyd", "ui")
+        self.complete_task("ui")
+        self.check_dependencies("join", pending=["api"], completed=["ui"])
 
-    def fails_and_is_planned_anew(self, name: str) -> None:
+    def fail_and_replan(self, name: str) -> None:
         task = self.tasks[name]
         self.call("checkpoint_add", task_id=task, type="error", summary="It broke")
         assert self.call("task_update_status", id=task, status="failed", error="No such colour")["success"]
         assert self.call("task_get", id=task).items() >= {"status": "failed", "error": "No such colour"}.items()
-        self.stands(**{name: "failed"})
-        self.ready(name, recommended=1)
-        self.ready(name, recommended=1, include_failed=True)
-        self.ready(recommended=0, include_failed=False)
+        self.check_progress(**{name: "failed"})
+        self.check_ready(name, recommended=1)
+        self.check_ready(name, recommended=1, include_failed=True)
+        self.check_ready(recommended=0, include_failed=False)
         plan = {"approach": "Otherwise", "steps": ["three"], "files_to_modify": ["c"], "files_to_create": ["d"]}
         made = self.call("task_replan", id=task, reason="Another colour", new_plan=plan)
         assert made["success"]
@@ -303,9 +303,9 @@ class Story:
         noted = self.call("checkpoint_list", task_id=task, type=["replan", "error"])["checkpoints"]
         assert [(one["type"], one["summary"]) for one in noted] == [("error", "It broke"), ("replan", "Another colour")]
         assert noted[1]["id"] == made["checkpoint_id"]
-        self.stands(**{name: "pending"})
+        self.check_progress(**{name: "pending"})
 
-    def memory(self) -> None:
+    def checkpoints(self) -> None:
         """Ada is at the api, and forgot all about it."""
         task = self.tasks["api"]
         noted = [self.call("checkpoint_add", task_id=task, type="progress", summary=f"Step {n}") for n in range(7)]
@@ -325,7 +325,7 @@ class Story:
         assert [(one["task_name"], one["outcome"]) for one in body["dependency_outcomes"]] == [
             ("design", "design works")
         ]
-        self.parts_of_memory(task, body)
+        self.check_memory_parts(task, body)
         page = self.call("workflow_get_summary", id=self.workflow)
         assert isinstance(page["summary"], dict) and page == self.call(
             "workflow_get_summary", id=self.workflow, format="json"
@@ -333,7 +333,7 @@ class Story:
         text = self.call("workflow_get_summary", id=self.workflow, format="markdown")["summary"]
         assert text.startswith("# shop") and "design works" in text
 
-    def parts_of_memory(self, task: str, body: Body) -> None:
+    def check_memory_parts(self, task: str, body: Body) -> None:
         """Each flag, and the budget."""
         everything = {"all_checkpoints": True, "prior_task_full": True}
         whole = self.call("task_load_context", task_id=task, include=everything, max_tokens=6000)
@@ -348,7 +348,7 @@ class Story:
         assert little["token_estimate"] < body["token_estimate"] < whole["token_estimate"] <= 6000
         assert self._ask("task_load_context", task_id=task, max_tokens=499)["code"] == "INVALID_INPUT"
 
-    def places(self) -> None:
+    def workspaces(self) -> None:
         """A git worktree for the api, and one that nobody needs in the end."""
         where = {"workflow_id": self.workflow, "base_branch": "main"}
         path = f"{self.repository}-worktrees/api"
@@ -377,8 +377,8 @@ class Story:
             {"name": "how", "description": "Its style", "required": False, "default": "plain"},
         ]
         tasks = [
-            planned("build {{what}}", 1, parallel_group="g") | {"description": "A {{how}} {{what}}."},
-            planned("test {{what}}", 2, "build {{what}}"),
+            planned_task("build {{what}}", 1, parallel_group="g") | {"description": "A {{how}} {{what}}."},
+            planned_task("test {{what}}", 2, "build {{what}}"),
         ]
         told = {"name": "thing", "template": {"tasks": tasks, "variables": variables}}
         thing = self.call("template_create", **told)["id"]
@@ -396,7 +396,7 @@ class Story:
         assert [(one["name"], one["description"]) for one in body["tasks"]] == [("build boat", "A plain boat.")]
         assert self._ask("template_apply", template_id=thing, workflow_name="x")["code"] == "INVALID_INPUT"
 
-    def talk(self) -> None:
+    def messages(self) -> None:
         lead, ada, bob, cyd = (self.agents[name] for name in ("lead", "ada", "bob", "cyd"))
         about = {"workflow_id": self.workflow, "task_id": self.tasks["api"]}
         asked = self.call(
@@ -431,11 +431,11 @@ class Story:
         assert told["sent_count"] == 1 == len(told["message_ids"]), "ada alone is busy"
         everyone = self.call("message_broadcast", sender_id=lead, message_type="status_update", body={"done": 2})
         assert everyone["sent_count"] == 3, "the sender is not among them"
-        self.read(asked, told, everyone)
+        self.read_messages(asked, told, everyone)
         assert self.call("message_count_unread", agent_id=bob)["count"] == 1
         assert self.call("message_count_unread", agent_id=cyd, priority=["urgent"])["count"] == 0
 
-    def read(self, asked: Body, told: Body, everyone: Body) -> None:
+    def read_messages(self, asked: Body, told: Body, everyone: Body) -> None:
         """Ada and the lead read what they got."""
         lead, ada = self.agents["lead"], self.agents["ada"]
         chosen = {"message_type": ["query"], "priority": ["high"], "workflow_id": self.workflow, "since": 1}
@@ -460,31 +460,31 @@ class Story:
         assert self.call("message_archive", message_ids=read)["success"]
         assert self.call("message_list", agent_id=ada, status="read")["messages"] == []
 
-    def the_rest(self) -> None:
-        self.complete("api")
-        self.depends("join", pending=[], completed=["api", "ui"])
+    def remaining_tasks(self) -> None:
+        self.complete_task("api")
+        self.check_dependencies("join", pending=[], completed=["api", "ui"])
         assert self.call("workflow_update_status", id=self.workflow, status="paused", reason="Night")["success"]
         assert self.call("workflow_update_status", id=self.workflow, status="in_progress")["success"]
         assert self.call("workflow_set_parallelism", id=self.workflow, max_parallel_tasks=3)["success"]
-        self.ready("join", recommended=1)
-        self.begin("ada", "join")
+        self.check_ready("join", recommended=1)
+        self.start_task("ada", "join")
         plan = {"approach": "Again", "steps": []}
         assert self.call("task_replan", id=self.tasks["join"], reason="A better way", new_plan=plan)["success"]
-        self.stands(join="pending")
+        self.check_progress(join="pending")
         assert self.call("task_update_status", id=self.tasks["join"], status="in_progress")["success"]
-        self.stands(join="in_progress")
-        self.complete("join")
-        self.ready("unit", "e2e", recommended=2)
-        self.begin("bob", "unit")
-        self.begin("cyd", "e2e")
-        self.stands()
-        self.complete("e2e")
-        self.depends("release", pending=["unit"], completed=[])
-        self.complete("unit")
-        self.begin("ada", "release")
-        self.complete("release")
+        self.check_progress(join="in_progress")
+        self.complete_task("join")
+        self.check_ready("unit", "e2e", recommended=2)
+        self.start_task("bob", "unit")
+        self.start_task("cyd", "e2e")
+        self.check_progress()
+        self.complete_task("e2e")
+        self.check_dependencies("release", pending=["unit"], completed=[])
+        self.complete_task("unit")
+        self.start_task("ada", "release")
+        self.complete_task("release")
 
-    def the_end(self) -> None:
+    def end(self) -> None:
         body = self.call("workflow_next_tasks", workflow_id=self.workflow)
         assert body["all_complete"] and body["tasks"] == [] and body["recommended_count"] == 0
         assert (body["max_parallel"], body["workflow_status"]) == (3, "in_progress")

@@ -13,11 +13,11 @@ from crewhall.edges.hub import dispatch
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from tests.conftest import Live
-from tests.edges.forked import Bridge
-from tests.edges.samples import Case, bad_calls, furnish, needed, sample
+from tests.edges.forked_bridge import ForkedBridge
+from tests.edges.interfaces import MODERN, Interface, by_input, by_mcp, by_rest, mcp
+from tests.edges.raw_http import assert_alive
+from tests.edges.sample_arguments import Case, bad_calls, furnish, needed, sample
 from tests.edges.stdio import hall_of
-from tests.edges.ways import MODERN, Way, by_input, by_mcp, by_rest, mcp
-from tests.edges.wire import assert_alive
 from tests.sizes import size
 
 TOOLS = registry().tools
@@ -74,13 +74,13 @@ def test_a_misspelt_name_inside_an_object_is_told_with_the_right_one(hub: Hub) -
 
 
 @pytest.fixture
-def bridge(live: Live) -> Iterator[Way]:
-    with closing(Bridge(live.hub.settings.home, **hall_of(live))) as client:
+def bridge(live: Live) -> Iterator[Interface]:
+    with closing(ForkedBridge(live.hub.settings.home, **hall_of(live))) as client:
         yield lambda _, tool, arguments, token: client.call(tool, **arguments)
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_bad_arguments_are_refused_by_every_way_in(live: Live, bridge: Way) -> None:
+def test_bad_arguments_are_refused_by_every_way_in(live: Live, bridge: Interface) -> None:
     """A few calls of each tool, each of another kind and by another way, so that every kind meets every way."""
     ids = furnish(live.hub)
     ways = {"mcp": by_mcp(MODERN), "rest": by_rest, "bridge": bridge, "cli": by_input}

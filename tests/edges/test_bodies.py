@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import Live, serve_for_module
-from tests.edges.wire import ERAS, JSON, assert_alive, http, mcp_headers, mcp_params, raw, refused
+from tests.edges.raw_http import ERAS, JSON, assert_alive, assert_refused, http, mcp_headers, mcp_params, raw
 from tests.sizes import size
 
 LIST = "/api/v1/agent/list"
@@ -43,7 +43,7 @@ def test_a_body_of_50_mib_is_too_large_with_and_without_its_length(
 ) -> None:
     body = b"{" + b" " * (50 * MIB)
     for content in (body, pieces(body)):
-        found = refused(live, post(live, path, content, headers), 413, "LIMIT_EXCEEDED")
+        found = assert_refused(live, post(live, path, content, headers), 413, "LIMIT_EXCEEDED")
         assert str(LIMIT) in found["message"]
 
 
@@ -59,7 +59,7 @@ def test_a_body_at_the_limit_passes_and_one_byte_more_does_not(live: Live) -> No
     for content in (body, pieces(body)):
         assert post(live, LIST, content).status_code == 200
     for content in (body + b" ", pieces(body + b" ")):
-        refused(live, post(live, LIST, content), 413, "LIMIT_EXCEEDED")
+        assert_refused(live, post(live, LIST, content), 413, "LIMIT_EXCEEDED")
 
 
 @pytest.mark.parametrize("version", ERAS)
@@ -72,19 +72,19 @@ def test_an_mcp_message_at_the_limit_passes(live: Live, version: str) -> None:
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'[{"limit": 1}]', b'"x"', b"null", b"7", b"\xff\xfe", b"{}{}"])
 def test_a_body_that_is_no_json_object_is_invalid(live: Live, body: bytes) -> None:
-    found = refused(live, post(live, LIST, body), 400, "INVALID_INPUT")
+    found = assert_refused(live, post(live, LIST, body), 400, "INVALID_INPUT")
     assert "the body is not" in found["message"] and found["tool_name"] == "agent_list"
 
 
 def test_an_empty_body_is_no_arguments(live: Live) -> None:
     assert post(live, LIST, b"").status_code == 200
-    found = refused(live, post(live, "/api/v1/agent/register", b""), 400, "INVALID_INPUT")
+    found = assert_refused(live, post(live, "/api/v1/agent/register", b""), 400, "INVALID_INPUT")
     assert "missing argument 'name'; missing argument 'runtime'" in found["message"]
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
 def test_a_body_of_another_content_type_is_invalid(live: Live, kind: str) -> None:
-    found = refused(live, post(live, LIST, b"{}", {"Content-Type": kind}), 400, "INVALID_INPUT")
+    found = assert_refused(live, post(live, LIST, b"{}", {"Content-Type": kind}), 400, "INVALID_INPUT")
     assert "application/json" in found["hint"]
 
 
@@ -107,7 +107,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize(("arguments", "message"), HOSTILE.items())
 def test_hostile_arguments_are_refused_by_rest_and_both_eras_of_mcp(live: Live, arguments: str, message: str) -> None:
-    assert message in refused(live, post(live, LIST, arguments), 400, "INVALID_INPUT")["message"]
+    assert message in assert_refused(live, post(live, LIST, arguments), 400, "INVALID_INPUT")["message"]
     for version in ERAS:
         body = json.dumps(called(version, {})).replace('"arguments": {}', f'"arguments": {arguments}')
         found = result(post(live, "/mcp", body, mcp_headers(version)))
@@ -119,7 +119,7 @@ def test_hostile_arguments_are_refused_by_rest_and_both_eras_of_mcp(live: Live, 
     ("arguments", "message"), [('{"runtime": "\\ud800"}', "half of a surrogate"), (f'{{"status": {DEEP}}}', "not JSON")]
 )
 def test_what_no_parser_takes_is_refused_everywhere(live: Live, arguments: str, message: str) -> None:
-    assert message in refused(live, post(live, LIST, arguments), 400, "INVALID_INPUT")["message"]
+    assert message in assert_refused(live, post(live, LIST, arguments), 400, "INVALID_INPUT")["message"]
     for version in ERAS:
         body = json.dumps(called(version, {})).replace('"arguments": {}', f'"arguments": {arguments}')
         answer = post(live, "/mcp", body, mcp_headers(version))
@@ -131,24 +131,24 @@ def test_what_no_parser_takes_is_refused_everywhere(live: Live, arguments: str, 
 
 
 def test_deep_nesting_in_a_query_is_refused(live: Live) -> None:
-    refused(live, http.get(live.url + LIST, params={"status": "[" * 10_000}), 400, "INVALID_INPUT")
-    refused(live, http.get(live.url + LIST, params={"limit": "[" * 10_000}), 400, "INVALID_INPUT")
+    assert_refused(live, http.get(live.url + LIST, params={"status": "[" * 10_000}), 400, "INVALID_INPUT")
+    assert_refused(live, http.get(live.url + LIST, params={"limit": "[" * 10_000}), 400, "INVALID_INPUT")
 
 
 def test_a_name_of_a_megabyte_is_refused_with_a_short_answer(live: Live) -> None:
     body = json.dumps({"name": "x" * MIB, "runtime": "codex"})
-    found = refused(live, post(live, "/api/v1/agent/register", body), 400, "INVALID_INPUT")
+    found = assert_refused(live, post(live, "/api/v1/agent/register", body), 400, "INVALID_INPUT")
     assert "at most 200 characters" in found["message"] and len(json.dumps(found)) < 1000
 
 
 def test_an_argument_with_a_name_of_a_megabyte_gets_a_short_answer(live: Live) -> None:
     body = json.dumps({"x" * MIB: 1})
-    assert len(json.dumps(refused(live, post(live, LIST, body), 400, "INVALID_INPUT"))) < 1000
+    assert len(json.dumps(assert_refused(live, post(live, LIST, body), 400, "INVALID_INPUT"))) < 1000
 
 
 def test_ten_thousand_wrong_items_get_a_short_answer(live: Live) -> None:
     body = json.dumps({"status": ["asleep"] * 10_000})
-    assert len(json.dumps(refused(live, post(live, LIST, body), 400, "INVALID_INPUT"))) < 5000
+    assert len(json.dumps(assert_refused(live, post(live, LIST, body), 400, "INVALID_INPUT"))) < 5000
 
 
 @pytest.mark.parametrize(("body", "code"), [(b"{", -32700), (b"", -32700), (b"[]", -32600), (b'"x"', -32600)])
@@ -186,18 +186,18 @@ def test_a_notification_is_accepted_and_answered_by_nothing(live: Live, version:
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
 def test_mcp_is_spoken_by_post_only(live: Live, version: str, method: str) -> None:
     answer = http.request(method, live.url + "/mcp", headers=mcp_headers(version))
-    refused(live, answer, 405, "INVALID_INPUT")
+    assert_refused(live, answer, 405, "INVALID_INPUT")
 
 
 @pytest.mark.parametrize("path", ["/nope", "/api/v1/agent", "/api/v1/agent/nope", "/api/v2/agent/list", "/web/../x"])
 def test_an_unknown_path_is_not_found(live: Live, path: str) -> None:
-    refused(live, http.get(live.url + path), 404, "NOT_FOUND")
-    refused(live, http.post(live.url + path), 404, "NOT_FOUND")
+    assert_refused(live, http.get(live.url + path), 404, "NOT_FOUND")
+    assert_refused(live, http.post(live.url + path), 404, "NOT_FOUND")
 
 
 def test_an_unknown_method_of_http_is_refused(live: Live) -> None:
     for method in ("DELETE", "PUT", "PATCH", "OPTIONS"):
-        refused(live, http.request(method, live.url + LIST), 405, "INVALID_INPUT")
+        assert_refused(live, http.request(method, live.url + LIST), 405, "INVALID_INPUT")
 
 
 def test_get_never_changes_anything(live: Live) -> None:
@@ -247,9 +247,9 @@ def result(answer: httpx2.Response) -> dict[str, Any]:
 
 def test_nothing_that_was_said_is_ignored(live: Live) -> None:
     """Strict arguments: a query on a POST, or one argument twice, is refused and not passed over."""
-    found = refused(live, http.post(live.url + LIST + "?limit=1", json={}), 400, "INVALID_INPUT")
+    found = assert_refused(live, http.post(live.url + LIST + "?limit=1", json={}), 400, "INVALID_INPUT")
     assert "query" in found["message"]
-    found = refused(live, http.get(live.url + LIST + "?limit=5&limit=1"), 400, "INVALID_INPUT")
+    found = assert_refused(live, http.get(live.url + LIST + "?limit=5&limit=1"), 400, "INVALID_INPUT")
     assert "argument 'limit'" in found["message"]
     assert http.get(live.url + LIST + "?status=online&status=busy").status_code == 200
 

@@ -17,24 +17,23 @@ import pytest
 from crewhall import config
 from crewhall.app import Origin
 from crewhall.edges.bridge.bridge import Bridge
-from crewhall.edges.bridge.hub_socket import Meeting
-from crewhall.edges.bridge.launch import Broken, OwnHub
+from crewhall.edges.bridge.hub_socket import HubSocket
+from crewhall.edges.bridge.launch import EmbeddedHub, NoHub
 from crewhall.errors import InvalidInput
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Live, eventually
-from tests.edges.lab import Lab
+from tests.edges.conftest import make_home
+from tests.edges.interfaces import CREWHALL, MODERN
 from tests.edges.prefork import REAL
 from tests.edges.prefork import environment as prefork_environment
 from tests.edges.program import PASSED_ON, Program
+from tests.edges.sample_family import SampleFamily
 from tests.edges.stdio import LEGACY, Stdio, bridges, end, hall_of, hubs, is_alive, the_hub, thread_states, warm_bridges
-from tests.edges.ways import CREWHALL, MODERN
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "config.toml").write_text("[server]\nport = 0\n")
-    return tmp_path / "home"
+    return make_home(tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +244,7 @@ def test_the_agent_whose_token_is_in_the_environment_is_who_speaks(live: Live) -
 def test_a_bridges_directory_and_variables_count_for_its_own_calls_alone(
     serve: Callable[..., Live], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    live = serve(tools=Lab().registry, log__level="debug")
+    live = serve(tools=SampleFamily().registry, log__level="debug")
     home = live.hub.settings.home
     mine = {"GITHUB_TOKEN": "ghp_mine", "CLAUDEOPS_TIER": "2", "GITEA_TOKEN": "${GITEA_TOKEN}", "SECRET": "no"}
     one, other = Stdio(home, **hall_of(live), **mine), Stdio(home, **hall_of(live))
@@ -351,7 +350,7 @@ def test_a_cancelled_request_is_not_answered_even_by_a_dying_hub(home: Path) -> 
 
 def test_a_starting_hub_does_not_keep_a_client_from_the_older_handshake(home: Path) -> None:
     """A hub that takes long to come up: the lock is held, and nobody listens."""
-    lock = Meeting(config.load({}, {"home": str(home)})).try_lock()
+    lock = HubSocket(config.load({}, {"home": str(home)})).try_lock()
     assert lock is not None
     with bridges(home) as (client,):
         began = time.monotonic()
@@ -499,7 +498,7 @@ def test_half_a_surrogate_pair_anywhere_ends_nothing(live: Live, version: str) -
 
 def test_what_hubs_die_of_is_not_asked_for_ever(home: Path) -> None:
     """Something that is no hub takes the hubs' place, and hangs up on every question."""
-    place = Meeting(config.load({}, {"home": str(home)}))
+    place = HubSocket(config.load({}, {"home": str(home)}))
     lock = place.try_lock()
     assert lock is not None
     taken: list[str] = []
@@ -525,7 +524,7 @@ def test_what_hubs_die_of_is_not_asked_for_ever(home: Path) -> None:
 
 
 def test_a_hub_whose_queue_is_full_is_not_waited_for(home: Path) -> None:
-    place = Meeting(config.load({}, {"home": str(home)}))
+    place = HubSocket(config.load({}, {"home": str(home)}))
     lock = place.try_lock()
     assert lock is not None
     with place.listen() as listener:
@@ -540,7 +539,7 @@ def test_a_hub_whose_queue_is_full_is_not_waited_for(home: Path) -> None:
 
 
 def test_standalone_serves_again_after_its_connection_was_lost(home: Path) -> None:
-    way = OwnHub(str(home))
+    way = EmbeddedHub(str(home))
     for _ in range(2):
         connection = way.connect()
         assert connection is not None
@@ -577,7 +576,7 @@ def test_a_slow_reader_gets_everything_after_it_has_ended_its_input(monkeypatch:
     """With no time at all for what the hub owes, what is there is still written to its end."""
     monkeypatch.setattr("crewhall.edges.bridge.bridge.LAST_SECONDS", 0.0)
     out, into = os.pipe()
-    bridge = Bridge(Broken(InvalidInput("no", hint="no")), {}, stdin=os.open(os.devnull, os.O_RDONLY), stdout=into)
+    bridge = Bridge(NoHub(InvalidInput("no", hint="no")), {}, stdin=os.open(os.devnull, os.O_RDONLY), stdout=into)
     for n in range(300):
         bridge._answer(n, result={"text": "x" * 1000})
     running = threading.Thread(target=bridge.run)

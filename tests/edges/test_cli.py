@@ -12,14 +12,9 @@ from typing import Any
 import pytest
 
 from crewhall import __version__
+from tests.edges.interfaces import CREWHALL
 from tests.edges.prefork import Done
 from tests.edges.program import PASSED_ON, Program, Up, ask
-from tests.edges.ways import CREWHALL
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Program:
-    return Program(tmp_path / "home")
 
 
 @pytest.fixture(scope="module")

@@ -16,13 +16,8 @@ from crewhall import config
 from crewhall.edges.bridge.address_files import running_hubs
 from tests.conftest import eventually
 from tests.edges.program import Program, Up, ask
+from tests.edges.raw_http import http as client
 from tests.edges.test_cli import assert_error, body
-from tests.edges.wire import http as client
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Program:
-    return Program(tmp_path / "home")
 
 
 def port_of(up: Up) -> int:
@@ -204,6 +199,12 @@ def test_the_doctor_finds_nothing_wrong_with_a_hall_that_is_not_there_or_is_well
         assert found(program, "token")[:2] == (0, "ok")
         code, state, text = found(program, "database")
         assert (code, state) == (0, "ok") and "schema" in text
+
+
+def test_the_doctor_asks_the_running_hub_how_its_chores_went(program: Program) -> None:
+    assert "chores" not in program.run("doctor").out
+    with program.up():
+        eventually(lambda: "have run in this hub" in program.run("doctor").out)
 
 
 def test_the_doctor_finds_settings_that_cannot_be_read(program: Program) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.edges.interfaces import CREWHALL, run_here
 from tests.edges.program import Program, Up, ask
-from tests.edges.ways import CREWHALL, run_here
 from tests.npm import need
 from tests.outside.repos import git, make_repository
 from tests.postgres import free_port

@@ -15,9 +15,10 @@ import pytest
 from websockets.asyncio.client import connect
 
 from tests.conftest import eventually
+from tests.edges.conftest import make_home
 from tests.edges.program import Program
+from tests.edges.raw_http import http
 from tests.edges.stdio import Stdio, end, hubs, the_hub, warm_bridges
-from tests.edges.wire import http
 from tests.sizes import size
 
 WATCHERS = size(50, full=200)
@@ -26,9 +27,7 @@ EVENTS = size(100, full=500)
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "config.toml").write_text("[server]\nport = 0\n\n[agent]\nmax = 100000\n")
-    return tmp_path / "home"
+    return make_home(tmp_path, "[agent]\nmax = 100000\n")
 
 
 @pytest.mark.parametrize("count", [8, 32])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.edges.conftest import make_home
 from tests.edges.fleet import Connection, Drainer, assert_drained, drain_together, layered_plan, planned_workflow, rows
 from tests.edges.program import Program
 from tests.edges.stdio import Stdio, end_hubs, hubs, warm_bridges
@@ -20,9 +21,7 @@ EACH = size(15, full=200)
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "config.toml").write_text('[server]\nport = 0\n\n[log]\nlevel = "warning"\n')
-    return tmp_path / "home"
+    return make_home(tmp_path, '[log]\nlevel = "warning"\n')
 
 
 class Client:

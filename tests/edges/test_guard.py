@@ -10,8 +10,18 @@ import httpx2
 import pytest
 
 from tests.conftest import Agent, Live, serve_for_module
-from tests.edges.ways import MODERN
-from tests.edges.wire import ERAS, JSON, ask_as, assert_alive, http, mcp_headers, mcp_params, raw_get, refused
+from tests.edges.interfaces import MODERN
+from tests.edges.raw_http import (
+    ERAS,
+    JSON,
+    ask_as,
+    assert_alive,
+    assert_refused,
+    http,
+    mcp_headers,
+    mcp_params,
+    raw_get,
+)
 
 on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
@@ -30,12 +40,12 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 def test_a_foreign_host_is_misdirected_on_every_path(live: Live, host: str) -> None:
     for path in PLACES:
         answer = http.get(live.url + path, headers={"Host": host.format(port=live.port)})
-        assert "server.hosts" in refused(live, answer, 421, "FORBIDDEN")["hint"]
+        assert "server.hosts" in assert_refused(live, answer, 421, "FORBIDDEN")["hint"]
 
 
 def test_no_host_and_two_hosts_are_misdirected(live: Live) -> None:
-    refused(live, raw_get(live), 421, "FORBIDDEN")
-    refused(live, raw_get(live, f"Host: 127.0.0.1:{live.port}", "Host: evil.example"), 421, "FORBIDDEN")
+    assert_refused(live, raw_get(live), 421, "FORBIDDEN")
+    assert_refused(live, raw_get(live, f"Host: 127.0.0.1:{live.port}", "Host: evil.example"), 421, "FORBIDDEN")
 
 
 def test_the_machines_own_names_are_answered(live: Live) -> None:
@@ -48,8 +58,8 @@ def test_a_name_from_the_settings_is_answered(serve: Callable[..., Live]) -> Non
     live = serve(server__hosts="hall.lan, other")
     token = {"Authorization": f"Bearer {live.token}"}
     assert http.get(live.url + HUB, headers={"Host": "hall.lan:80"} | token).status_code == 200
-    refused(live, http.get(live.url + HUB, headers={"Host": "hall.lan:80"}), 401, "FORBIDDEN")
-    refused(live, http.get(live.url + HUB, headers={"Host": "hall.lan.evil"}), 421, "FORBIDDEN")
+    assert_refused(live, http.get(live.url + HUB, headers={"Host": "hall.lan:80"}), 401, "FORBIDDEN")
+    assert_refused(live, http.get(live.url + HUB, headers={"Host": "hall.lan.evil"}), 421, "FORBIDDEN")
 
 
 @on_sqlite
@@ -65,14 +75,14 @@ def test_a_hub_answers_to_the_address_that_it_binds(serve: Callable[..., Live]) 
 def test_a_foreign_origin_is_refused_on_every_path(live: Live, origin: str) -> None:
     headers = {"Origin": origin.format(port=live.port), "Authorization": f"Bearer {live.token}"}
     for path in PLACES:
-        refused(live, http.get(live.url + path, headers=headers), 403, "FORBIDDEN")
-        refused(live, http.post(live.url + path, headers=headers | JSON, content="{}"), 403, "FORBIDDEN")
+        assert_refused(live, http.get(live.url + path, headers=headers), 403, "FORBIDDEN")
+        assert_refused(live, http.post(live.url + path, headers=headers | JSON, content="{}"), 403, "FORBIDDEN")
 
 
 def test_the_hubs_own_origin_passes_with_a_token_and_is_a_browser_without(live: Live) -> None:
     own = {"Origin": live.url}
     assert http.get(live.url + HUB, headers=own | {"Authorization": f"Bearer {live.token}"}).status_code == 200
-    refused(live, http.get(live.url + HUB, headers=own), 401, "FORBIDDEN")
+    assert_refused(live, http.get(live.url + HUB, headers=own), 401, "FORBIDDEN")
 
 
 def test_no_answer_allows_another_origin_to_read_it(live: Live) -> None:
@@ -91,7 +101,7 @@ AUTHORIZATIONS = ["Bearer ch_operator_wrong", "Bearer", "", "Basic b3A6b3A=", "{
 def test_what_is_no_good_bearer_token_is_unauthorized(live: Live, given: str) -> None:
     for path in (HUB, "/api/v1/agent/list", "/api/v1/tools"):
         answer = http.get(live.url + path, headers={"Authorization": given.format(token=live.token)})
-        refused(live, answer, 401, "FORBIDDEN")
+        assert_refused(live, answer, 401, "FORBIDDEN")
         assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
@@ -100,7 +110,7 @@ def test_a_wrong_token_is_unauthorized_over_mcp(live: Live, version: str) -> Non
     headers = mcp_headers(version) | {"Authorization": "Bearer wrong"}
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": mcp_params(version, name="agent_list")}
     answer = http.post(f"{live.url}/mcp", json=message, headers=headers)
-    refused(live, answer, 401, "FORBIDDEN")
+    assert_refused(live, answer, 401, "FORBIDDEN")
     assert "www-authenticate" in answer.headers
 
 
@@ -114,26 +124,30 @@ def test_a_revoked_token_is_unauthorized_at_once(live: Live) -> None:
     headers = {"Authorization": f"Bearer {ada.token}"}
     assert http.get(live.url + HUB, headers=headers).status_code == 200
     http.post(f"{live.url}/api/v1/agent/revoke", json={"agent_id": ada.id})
-    refused(live, http.get(live.url + HUB, headers=headers), 401, "FORBIDDEN")
+    assert_refused(live, http.get(live.url + HUB, headers=headers), 401, "FORBIDDEN")
 
 
 def test_a_token_in_the_query_is_not_a_token(live: Live) -> None:
     browser = {"Sec-Fetch-Site": "none"}
     for name in ("token", "access_token", "key", "authorization"):
         answer = http.get(live.url + HUB, params={name: live.token}, headers=browser)
-        refused(live, answer, 401, "FORBIDDEN")
+        assert_refused(live, answer, 401, "FORBIDDEN")
 
 
 def test_a_cookie_that_is_made_up_is_unauthorized(live: Live) -> None:
     for value in ("made-up", "", "ch_browser_x"):
-        refused(live, http.get(live.url + HUB, headers={"Cookie": f"crewhall-{live.port}={value}"}), 401, "FORBIDDEN")
+        assert_refused(
+            live, http.get(live.url + HUB, headers={"Cookie": f"crewhall-{live.port}={value}"}), 401, "FORBIDDEN"
+        )
 
 
 def test_tokens_and_cookies_do_not_stand_in_for_each_other(live: Live) -> None:
     link = live.link_key()
     for token in (live.token, Agent(live.hub, "bob").token, link):
-        refused(live, http.get(live.url + HUB, headers={"Cookie": f"crewhall-{live.port}={token}"}), 401, "FORBIDDEN")
-    refused(live, http.get(live.url + HUB, headers={"Authorization": f"Bearer {link}"}), 401, "FORBIDDEN")
+        assert_refused(
+            live, http.get(live.url + HUB, headers={"Cookie": f"crewhall-{live.port}={token}"}), 401, "FORBIDDEN"
+        )
+    assert_refused(live, http.get(live.url + HUB, headers={"Authorization": f"Bearer {link}"}), 401, "FORBIDDEN")
 
 
 def test_other_cookies_are_nobodys_business(live: Live) -> None:
@@ -141,7 +155,7 @@ def test_other_cookies_are_nobodys_business(live: Live) -> None:
 
 
 def test_a_browser_of_the_same_user_needs_a_token(live: Live) -> None:
-    refused(live, http.get(live.url + HUB, headers={"Sec-Fetch-Site": "same-origin"}), 401, "FORBIDDEN")
+    assert_refused(live, http.get(live.url + HUB, headers={"Sec-Fetch-Site": "same-origin"}), 401, "FORBIDDEN")
 
 
 def test_node_is_no_browser_though_it_sends_one_of_their_headers(live: Live) -> None:
@@ -190,7 +204,7 @@ def test_a_token_counts_before_being_local(live: Live) -> None:
     answer = http.post(
         f"{live.url}/api/v1/agent/token", json={"name": "eve"}, headers={"Authorization": f"Bearer {dora.token}"}
     )
-    assert "is for operator, and you are worker" in refused(live, answer, 403, "FORBIDDEN")["message"]
+    assert "is for operator, and you are worker" in assert_refused(live, answer, 403, "FORBIDDEN")["message"]
 
 
 def test_each_request_on_a_connection_says_anew_who_it_is(live: Live) -> None:
@@ -204,7 +218,7 @@ def test_each_request_on_a_connection_says_anew_who_it_is(live: Live) -> None:
 @pytest.mark.parametrize("header", ["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP"])
 def test_what_came_through_a_proxy_is_not_local(live: Live, header: str) -> None:
     """The process at the other end is the proxy, of our own user; who is behind it may be anyone."""
-    refused(live, http.get(live.url + HUB, headers={header: "10.0.0.1"}), 401, "FORBIDDEN")
+    assert_refused(live, http.get(live.url + HUB, headers={header: "10.0.0.1"}), 401, "FORBIDDEN")
     token = {"Authorization": f"Bearer {live.token}"}
     assert http.get(live.url + HUB, headers={header: "10.0.0.1"} | token).status_code == 200
 

@@ -13,7 +13,7 @@ from crewhall.families.judge.menu import REVIEW
 from crewhall.families.judge.paths import UNSEEN
 from crewhall.families.judge.rules_prompt import InputFile, prompt_of
 from crewhall.outside.claude import SYSTEM
-from tests.edges.hostile import SECRET, make_home, make_tree
+from tests.edges.hostile_tree import SECRET, make_home, make_tree
 from tests.edges.real_judge import CONTRACT, MODEL, Judge, contract_in, judging, verdict
 from tools.clients import write
 from tools.stubs.anthropic import Use, told

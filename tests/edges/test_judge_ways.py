@@ -13,11 +13,23 @@ from crewhall.errors import NotFound
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Live
-from tests.edges.forked import Bridge
-from tests.edges.judge import make_tree, stand_in
+from tests.edges.fake_judge import make_tree, write_fake_claude
+from tests.edges.forked_bridge import ForkedBridge
+from tests.edges.interfaces import (
+    MODERN,
+    Interface,
+    announce,
+    by_get,
+    by_input,
+    by_mcp,
+    by_rest,
+    by_words,
+    http,
+    mcp,
+    run_here,
+)
 from tests.edges.sse import Sse
 from tests.edges.stdio import hall_of
-from tests.edges.ways import MODERN, Way, announce, by_get, by_input, by_mcp, by_rest, by_words, http, mcp, run_here
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 FAMILY = [tool for tool in registry().tools if tool.family == "judge"]
@@ -64,7 +76,7 @@ WAYS = ("mcp-2026", "mcp-2025", "rest", "words", "input", "bridge", "bridge-judg
 
 @pytest.fixture
 def live(serve: Callable[..., Live], tmp_path: Path) -> Live:
-    return serve(judge__command=stand_in(tmp_path / "claude"))
+    return serve(judge__command=write_fake_claude(tmp_path / "claude"))
 
 
 @pytest.fixture
@@ -75,26 +87,28 @@ def tree(live: Live, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ways(live: Live) -> Iterator[dict[str, Way]]:
+def interfaces(live: Live) -> Iterator[dict[str, Interface]]:
     with ExitStack() as opened:
-        lasting: dict[tuple[str, str], Bridge | Sse] = {}
+        lasting: dict[tuple[str, str], ForkedBridge | Sse] = {}
 
-        def connected(kind: str, live: Live, token: str) -> Bridge | Sse:
+        def connected(kind: str, live: Live, token: str) -> ForkedBridge | Sse:
             if (kind, token) not in lasting:
                 words = ["--families", "judge"] if kind == "bridge-judge" else []
                 environment = hall_of(live) | {"CREWHALL_TOKEN": token}
-                made = Sse(live, token) if kind == "sse" else Bridge(live.hub.settings.home, *words, **environment)
+                made = (
+                    Sse(live, token) if kind == "sse" else ForkedBridge(live.hub.settings.home, *words, **environment)
+                )
                 lasting[kind, token] = opened.enter_context(closing(made))
             return lasting[kind, token]
 
-        def through(kind: str) -> Way:
+        def through(kind: str) -> Interface:
             return lambda live, tool, arguments, token: connected(kind, live, token).call(tool, **arguments)
 
         at_once = {"mcp-2026": by_mcp(MODERN), "mcp-2025": by_mcp("2025-06-18"), "rest": by_rest}
         yield at_once | {"words": by_words, "input": by_input} | {kind: through(kind) for kind in WAYS[5:]}
 
 
-def told(live: Live, tree: Path, name: str, way: Way) -> list[Any]:
+def told(live: Live, tree: Path, name: str, interface: Interface) -> list[Any]:
     """The script by one way, about papers of its own, and without what differs from one report to the next."""
     known = {"$here": str(tree / f"handoff-{name}"), "$tree": str(tree), "$task": name, "$report": ""}
     bodies = []
@@ -102,7 +116,7 @@ def told(live: Live, tree: Path, name: str, way: Way) -> list[Any]:
         text = json.dumps(given)
         for word, value in known.items():
             text = text.replace(word, value)
-        body = way(live, tool, json.loads(text), live.token)
+        body = interface(live, tool, json.loads(text), live.token)
         assert body.get("code") == code, (name, tool, given, body)
         known["$report"] = body.get("report_id") or known["$report"]
         bodies.append((tool, body))
@@ -119,9 +133,9 @@ def steady(value: Any) -> Any:
     return re.sub(r"[\d:T.Z-]{8,}|\d+\.\d s", "…", value) if isinstance(value, str) else value
 
 
-def test_the_same_bodies_leave_by_every_way(live: Live, tree: Path, ways: dict[str, Way]) -> None:
-    assert set(ways) == set(WAYS)
-    bodies = {name: told(live, tree, name, way) for name, way in ways.items()}
+def test_the_same_bodies_leave_by_every_way(live: Live, tree: Path, interfaces: dict[str, Interface]) -> None:
+    assert set(interfaces) == set(WAYS)
+    bodies = {name: told(live, tree, name, interface) for name, interface in interfaces.items()}
     first = bodies.pop("rest")
     for name, others in bodies.items():
         for ours, theirs in zip(first, others, strict=True):
@@ -158,15 +172,17 @@ def test_the_menu_is_the_seeds_with_its_defaults_and_no_free_prompt(live: Live) 
 # The name that the seed uses, too
 
 
-def test_claude_review_is_the_same_tool_wherever_tools_have_names(live: Live, tree: Path, ways: dict[str, Way]) -> None:
+def test_claude_review_is_the_same_tool_wherever_tools_have_names(
+    live: Live, tree: Path, interfaces: dict[str, Interface]
+) -> None:
     for name in ("mcp-2026", "mcp-2025", "bridge", "bridge-judge", "sse"):
         here = str(tree / f"handoff-{name}")
         arguments = {"contract_path": f"{here}/contract.json", "report_dir": here}
         first, again = (
-            ways[name](live, tool, arguments, live.token) for tool in ("claude_review", "claude_judge_review")
+            interfaces[name](live, tool, arguments, live.token) for tool in ("claude_review", "claude_judge_review")
         )
         assert first["success"] and again["cached"] and again["report_id"] == first["report_id"], name
-        refused = ways[name](live, "claude_review", {}, live.token)
+        refused = interfaces[name](live, "claude_review", {}, live.token)
         assert (refused["code"], refused["tool_name"]) == ("INVALID_INPUT", "claude_review"), "as it was called"
     calls = live.hub.call("call_list", {"limit": 500}, OPERATOR)["calls"]
     assert "claude_review" not in {call["tool"] for call in calls}, "the log has one name for it"
@@ -188,15 +204,17 @@ def test_no_list_shows_the_other_name_and_the_tool_itself_tells_it(live: Live) -
 # Who may ask
 
 
-def test_a_worker_is_refused_by_every_way_and_reads_reports(live: Live, tree: Path, ways: dict[str, Way]) -> None:
+def test_a_worker_is_refused_by_every_way_and_reads_reports(
+    live: Live, tree: Path, interfaces: dict[str, Interface]
+) -> None:
     worker = Agent(live.hub).token
     given = {"claude_judge_review": REVIEW, "claude_validate_proposal": PROPOSAL, "claude_resolve_conflict": CONFLICT}
-    for name, way in ways.items():
+    for name, interface in interfaces.items():
         for tool in MENU:
             arguments = json.loads(json.dumps(given.get(tool, AUDIT if "audit" in tool else {})).replace("$", "/"))
-            body = way(live, tool, arguments, worker)
+            body = interface(live, tool, arguments, worker)
             assert (body["code"], body["recoverable"]) == ("FORBIDDEN", False), (name, tool, body)
-        assert way(live, "judge_report_list", {}, worker)["spent"]["reports"] == 0, name
+        assert interface(live, "judge_report_list", {}, worker)["spent"]["reports"] == 0, name
     assert by_get(live, "claude_health", {}, worker)["code"] == "FORBIDDEN"
 
 

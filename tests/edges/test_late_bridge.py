@@ -7,12 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from crewhall.app import Call
-from crewhall.edges.bridge.hub_socket import BYE, LEAVING, Meeting
+from crewhall.edges.bridge.hello import BYE, LEAVING
+from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.families.work.model import Done
 from crewhall.tool import Family, Registry
 from tests.conftest import Live, eventually
+from tests.edges.interfaces import META
 from tests.edges.stdio import Stdio, hall_of
-from tests.edges.ways import META
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -30,7 +31,7 @@ def test_a_bridge_that_is_greeted_by_a_leaving_hub_gets_its_answer(serve: Callab
         return Done(success=True)
 
     live = serve(tools=Registry([family]), server__shutdown_seconds="30")
-    place = Meeting(live.hub.settings)
+    place = HubSocket(live.hub.settings)
     first = Stdio(live.hub.settings.home, **hall_of(live))
     with place.connect() as late, late.makefile("rwb") as lines:
         lines.write(b'{"crewhall": "0.1.0"')

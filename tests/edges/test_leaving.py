@@ -17,15 +17,15 @@ import httpx2
 import pytest
 
 from crewhall.app import Call
-from crewhall.edges.hub.dispatch import Door, Told
+from crewhall.edges.hub.dispatch import Dispatcher, ProgressRelay
 from crewhall.edges.hub.threads import Threads
 from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR
 from crewhall.tool import Family, Registry
 from tests.conftest import Live, eventually
-from tests.edges.lab import Lab
+from tests.edges.interfaces import ACCEPT
 from tests.edges.program import Program
-from tests.edges.ways import ACCEPT
+from tests.edges.sample_family import SampleFamily
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 Serve = Callable[..., Live]
@@ -101,7 +101,7 @@ def test_no_sign_of_life_comes_after_the_end(database: str) -> None:
             reports.append(message)
             await slow.wait()
 
-        told = Told(report, 0.01)
+        told = ProgressRelay(report, 0.01)
         while not reports:
             await asyncio.sleep(0.01)
         told.end()
@@ -115,15 +115,15 @@ def test_no_sign_of_life_comes_after_the_end(database: str) -> None:
 
 
 def test_a_client_that_does_not_hear_progress_still_gets_its_answer(serve: Serve, database: str) -> None:
-    live = serve(tools=Lab().registry)
+    live = serve(tools=SampleFamily().registry)
 
     async def use() -> dict[str, Any]:
         async def report(done: float, total: float | None, message: str | None) -> None:
             raise ConnectionError("the stream is gone")
 
-        door = Door(live.hub)
-        answer = await door.answer("lab_count", {}, OPERATOR, "test", report)
-        assert await door.close(1)
+        dispatcher = Dispatcher(live.hub)
+        answer = await dispatcher.answer("lab_count", {}, OPERATOR, "test", report)
+        assert await dispatcher.close(1)
         return answer.body
 
     assert asyncio.run(use()) == {"success": True}

@@ -7,23 +7,23 @@ import httpx2
 
 from crewhall.identity import OPERATOR
 from tests.conftest import Live, eventually
-from tests.edges.forked import Bridge
+from tests.edges.forked_bridge import ForkedBridge
+from tests.edges.interfaces import META, MODERN
+from tests.edges.raw_http import mcp_headers
 from tests.edges.stdio import hall_of
-from tests.edges.ways import META, MODERN
-from tests.edges.wire import mcp_headers
 
 Serve = Callable[..., Live]
 WANTED = {"resourceSubscriptions": ["crewhall://agents", "crewhall://events"]}
 
 
-def _messages(client: Bridge) -> list[str]:
+def _messages(client: ForkedBridge) -> list[str]:
     """The addresses of which the client was told, after the acknowledgement."""
     return [notice["params"]["uri"] for notice in client.notices[1:]]
 
 
 def test_a_change_through_one_hub_is_heard_at_another(serve: Serve) -> None:
     one, other = serve(), serve()
-    client = Bridge(one.hub.settings.home, **hall_of(one))
+    client = ForkedBridge(one.hub.settings.home, **hall_of(one))
     name = client.send("subscriptions/listen", notifications=WANTED)
     eventually(lambda: client.notices)
     assert client.notices[0]["method"] == "notifications/subscriptions/acknowledged"
@@ -40,7 +40,7 @@ def test_a_change_through_one_hub_is_heard_at_another(serve: Serve) -> None:
 def test_only_what_was_asked_for_is_told(serve: Serve) -> None:
     live = serve()
     agent = live.hub.call("agent_register", {"name": "ada", "runtime": "codex"}, OPERATOR)["id"]
-    client = Bridge(live.hub.settings.home, **hall_of(live))
+    client = ForkedBridge(live.hub.settings.home, **hall_of(live))
     client.send("subscriptions/listen", notifications={"resourceSubscriptions": [f"crewhall://agents/{agent}"]})
     eventually(lambda: client.notices)
     live.hub.call("repository_register", {"path": "/r"}, OPERATOR)
@@ -53,7 +53,7 @@ def test_only_what_was_asked_for_is_told(serve: Serve) -> None:
 
 def test_a_cancelled_stream_ends_and_the_connection_goes_on(serve: Serve) -> None:
     live = serve()
-    client, other = (Bridge(live.hub.settings.home, **hall_of(live)) for _ in range(2))
+    client, other = (ForkedBridge(live.hub.settings.home, **hall_of(live)) for _ in range(2))
     name, _ = (one.send("subscriptions/listen", notifications=WANTED) for one in (client, other))
     eventually(lambda: client.notices and other.notices)
     client.notify("notifications/cancelled", requestId=name)

@@ -11,13 +11,14 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from crewhall.edges.http import feed as live_edge
+from crewhall.edges.http import websocket
+from crewhall.edges.http.feed import newest_event
 from crewhall.identity import OPERATOR
 from crewhall.store.events import DAY_MS, prune
 from tests.conftest import BOTH, Clock, Live, eventually
 from tests.edges.conftest import SharedHubs, newcomer
+from tests.edges.raw_http import http
 from tests.edges.test_leaving import busy_share
-from tests.edges.wire import http
 
 
 @pytest.fixture(params=BOTH)
@@ -45,7 +46,7 @@ def seen(watcher: ClientConnection, count: int) -> list[dict[str, Any]]:
 
 def newest(live: Live) -> int:
     """The number of the last event until now, also of one that is pruned."""
-    return live_edge.newest_event(live.hub.store)
+    return newest_event(live.hub.store)
 
 
 def register(live: Live, count: int) -> list[str]:
@@ -166,7 +167,7 @@ def test_strangers_see_nothing(live: Live) -> None:
 
 
 def test_a_watcher_whose_token_is_revoked_is_sent_away(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_edge, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(websocket, "CHECK_SECONDS", 0.1)
     agent = newcomer(live)
     with watching(live, Authorization=f"Bearer {agent.token}") as watcher:
         live.hub.call("agent_token_revoke", {"agent_id": agent.id}, OPERATOR)

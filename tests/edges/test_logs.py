@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from crewhall.edges.hub.logs import Line
+from crewhall.edges.hub.logs import LogLine
 from tests.edges.program import Program, ask
-from tests.edges.wire import ERAS, http, mcp_headers, mcp_params
+from tests.edges.raw_http import ERAS, http, mcp_headers, mcp_params
 
 TOKEN = "ch_agent_" + "aB3-_" * 8 + "xyz"
 
@@ -23,7 +23,7 @@ def line(message: str, *args: object, **extra: object) -> str:
         | {"msecs": 500.0}
         | extra
     )
-    return Line().format(record)
+    return LogLine().format(record)
 
 
 def test_a_line_is_time_level_logger_message_and_fields() -> None:

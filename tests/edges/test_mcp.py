@@ -19,8 +19,8 @@ from crewhall.identity import OPERATOR
 from crewhall.store import calls
 from tests.conftest import BOTH, Live, eventually
 from tests.edges.conftest import SharedHubs, newcomer
-from tests.edges.lab import Lab
-from tests.edges.ways import ACCEPT, META, MODERN, mcp
+from tests.edges.interfaces import ACCEPT, META, MODERN, mcp
+from tests.edges.sample_family import SampleFamily
 from tests.outside.repos import make_repository
 
 ERAS = (MODERN, "2025-11-25", "2025-06-18")
@@ -37,7 +37,7 @@ def live(shared_hubs: SharedHubs) -> Live:
 @pytest.fixture
 def lab_hub(shared_hubs: SharedHubs) -> Live:
     """One hub for all tests of tools that answer at once; it is on SQLite."""
-    return shared_hubs.find("lab", "sqlite", tools=Lab().registry)
+    return shared_hubs.find("lab", "sqlite", tools=SampleFamily().registry)
 
 
 def names(live: Live, version: str = MODERN, **headers: str) -> list[str]:
@@ -251,7 +251,7 @@ def progress(live: Live, era: str, params: dict[str, Any]) -> list[dict[str, Any
 @sqlite
 @pytest.mark.parametrize("era", ERAS)
 def test_a_silent_call_still_shows_signs_of_life(serve: Serve, era: str) -> None:
-    lab = Lab()
+    lab = SampleFamily()
     live = serve(tools=lab.registry, tool__progress="20ms")
     letting_go = threading.Timer(0.2, lab.proceed.set)
 
@@ -274,7 +274,7 @@ def quick_log(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 def test_a_client_that_goes_away_stops_its_call_and_undoes_it(serve: Serve, era: str, quick_log: None) -> None:
-    lab = Lab()
+    lab = SampleFamily()
     live = serve(tools=lab.registry)
     meta = {"_meta": META} if era == MODERN else {}
     params = {"name": "lab_wait", "arguments": {}} | meta
@@ -287,13 +287,13 @@ def test_a_client_that_goes_away_stops_its_call_and_undoes_it(serve: Serve, era:
 
 
 def test_a_rest_client_that_goes_away_stops_its_call_and_undoes_it(serve: Serve, quick_log: None) -> None:
-    lab = Lab()
+    lab = SampleFamily()
     live = serve(tools=lab.registry)
     post_and_leave(f"{live.url}/api/v1/lab/wait", "{}", {"Content-Type": "application/json"}, lab)
     stopped_and_undone(live, lab)
 
 
-def post_and_leave(url: str, body: str, headers: dict[str, str], lab: Lab) -> None:
+def post_and_leave(url: str, body: str, headers: dict[str, str], lab: SampleFamily) -> None:
     async def leave() -> None:
         async with httpx2.AsyncClient() as client, anyio.create_task_group() as group:
             group.start_soon(lambda: client.post(url, content=body, headers=headers, timeout=60))
@@ -303,7 +303,7 @@ def post_and_leave(url: str, body: str, headers: dict[str, str], lab: Lab) -> No
     anyio.run(leave)
 
 
-def stopped_and_undone(live: Live, lab: Lab) -> None:
+def stopped_and_undone(live: Live, lab: SampleFamily) -> None:
     eventually(lambda: lab.ended == ["Cancelled"])
     with live.hub.store.read() as tx:
         assert tx.one("repository_get", path="/lab") is None
@@ -320,7 +320,7 @@ def logged_calls(live: Live) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize("era", ERAS)
 def test_a_call_past_its_time_is_undone_and_says_so(shared_hubs: SharedHubs, kind: str, era: str) -> None:
-    live = shared_hubs.find("short", kind, tools=Lab().registry, tool__timeout="200ms")
+    live = shared_hubs.find("short", kind, tools=SampleFamily().registry, tool__timeout="200ms")
     body = mcp(live, era, "tools/call", {"name": "lab_wait", "arguments": {}})["result"]["structuredContent"]
     assert body["code"] == "TIMED_OUT"
     with live.hub.store.read() as tx:
@@ -328,7 +328,7 @@ def test_a_call_past_its_time_is_undone_and_says_so(shared_hubs: SharedHubs, kin
 
 
 def test_a_stopping_hub_finishes_what_runs(serve: Serve) -> None:
-    lab = Lab()
+    lab = SampleFamily()
     live = serve(tools=lab.registry)
     answers: list[dict[str, Any]] = []
     ask = lambda: answers.append(mcp(live, MODERN, "tools/call", {"name": "lab_wait", "arguments": {}}))  # noqa: E731

@@ -10,17 +10,18 @@ from pathlib import Path
 import pytest
 
 from crewhall import config
-from crewhall.edges.bridge.hub_socket import Meeting, hall_key, is_own, told_variables, version_of
+from crewhall.edges.bridge.hello import client_variables, version_of
+from crewhall.edges.bridge.hub_socket import HubSocket, hall_key, is_own
 from crewhall.edges.bridge.launch import hub_environment
 from tests.postgres import missing
 
 
-def meeting(home: Path, **more: str) -> Meeting:
-    return Meeting(config.load(more, {"home": str(home)}))
+def hub_socket(home: Path, **more: str) -> HubSocket:
+    return HubSocket(config.load(more, {"home": str(home)}))
 
 
 def test_one_at_a_time_holds_the_lock_and_a_child_may_keep_it(tmp_path: Path) -> None:
-    place = meeting(tmp_path)
+    place = hub_socket(tmp_path)
     held = place.try_lock()
     assert held is not None and place.try_lock() is None
     child = subprocess.Popen(
@@ -38,7 +39,7 @@ def test_one_at_a_time_holds_the_lock_and_a_child_may_keep_it(tmp_path: Path) ->
 
 
 def test_the_socket_is_for_its_user_alone(tmp_path: Path) -> None:
-    place = meeting(tmp_path / "home")
+    place = hub_socket(tmp_path / "home")
     lock = place.try_lock()
     assert lock is not None
     with place.listen():
@@ -88,8 +89,8 @@ def test_a_hall_is_known_by_its_database(tmp_path: Path) -> None:
 
 
 def test_what_a_client_scrubs_does_not_move_the_meeting_place(tmp_path: Path) -> None:
-    full = meeting(tmp_path, TMPDIR="/elsewhere", XDG_RUNTIME_DIR="/run/user/1", USER="ada")
-    assert full.socket == meeting(tmp_path).socket
+    full = hub_socket(tmp_path, TMPDIR="/elsewhere", XDG_RUNTIME_DIR="/run/user/1", USER="ada")
+    assert full.socket == hub_socket(tmp_path).socket
 
 
 @pytest.mark.parametrize(("older", "newer"), [("0.1.0", "0.1.1"), ("0.9.2", "0.10.0"), ("1.0", "1.0.1"), ("", "0.1")])
@@ -116,4 +117,4 @@ def test_a_hub_gets_nothing_that_is_one_clients_alone() -> None:
     ],
 )
 def test_what_a_clients_environment_says_of_its_calls(environment: dict[str, str], told: dict[str, str]) -> None:
-    assert told_variables(environment) == told
+    assert client_variables(environment) == told

@@ -22,7 +22,7 @@ from crewhall import __version__
 from crewhall.app import Call, Hub
 from crewhall.edges.http import metrics
 from crewhall.edges.http.metrics import Metrics
-from crewhall.edges.hub.dispatch import Door
+from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.errors import Cancelled, Failure, Unavailable
 from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR, operator_token
@@ -32,10 +32,10 @@ from crewhall.store import calls
 from crewhall.tool import Family, Registry
 from tests.conftest import BOTH, Clock, Live, eventually
 from tests.edges.conftest import SharedHubs, newcomer
-from tests.edges.lab import Lab
+from tests.edges.interfaces import MODERN, mcp
+from tests.edges.raw_http import assert_refused, http
+from tests.edges.sample_family import SampleFamily
 from tests.edges.test_leaving import Deaf
-from tests.edges.ways import MODERN, mcp
-from tests.edges.wire import http, refused
 
 sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 on_sqlite = pytest.mark.parametrize("hall", ["sqlite"], indirect=True)
@@ -98,7 +98,7 @@ def hall(request: pytest.FixtureRequest, shared_hubs: SharedHubs) -> Live:
 
 
 def test_every_way_that_a_call_ends_is_counted(serve: Serve) -> None:
-    live = serve(tools=Lab().registry)
+    live = serve(tools=SampleFamily().registry)
     rest = f"{live.url}/api/v1/lab"
     for _ in range(2):
         assert http.post(f"{rest}/count", json={}).status_code == 200
@@ -254,7 +254,7 @@ def test_a_bound_belongs_to_its_bucket(seconds: float, bucket: int) -> None:
 
 
 def test_running_calls_are_told_while_they_run(serve: Serve) -> None:
-    lab = Lab()
+    lab = SampleFamily()
     live = serve(tools=lab.registry)
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(http.post, f"{live.url}/api/v1/lab/quiet", json={})
@@ -285,6 +285,8 @@ def test_the_hub_says_who_it_is_and_since_when(hall: Live) -> None:
         ("crewhall_call_seconds", "histogram"),
         ("crewhall_open_connections", "gauge"),
         ("crewhall_calls_not_logged", "counter"),
+        ("crewhall_chore_runs", "counter"),
+        ("crewhall_chore_running", "gauge"),
     }
     assert all(family.documentation for family in told.families.values())
 
@@ -302,10 +304,10 @@ def scrape_with(hub: Hub, connections: Mapping[str, Callable[[], int]], position
         token = operator_token(tx, hub.settings.home, hub.clock())
 
     async def use() -> str:
-        door = Door(hub)
-        async with client_of(Metrics(door, connections, lambda: position)) as client:
+        dispatcher = Dispatcher(hub)
+        async with client_of(Metrics(dispatcher, connections, lambda: position)) as client:
             answer = await client.get("/metrics", headers={"Authorization": f"Bearer {token}"})
-        assert await door.close(5)
+        assert await dispatcher.close(5)
         return answer.text
 
     return Scrape(asyncio.run(use()))
@@ -354,8 +356,8 @@ def test_the_newest_number_stays_when_its_event_is_pruned(make_hub: MakeHub, clo
 @on_sqlite
 def test_metrics_are_for_actors_alone(hall: Live) -> None:
     stranger = {"X-Forwarded-For": "10.0.0.1"}
-    refused(hall, http.get(f"{hall.url}/metrics", headers=stranger), 401, "FORBIDDEN")
-    refused(hall, http.get(f"{hall.url}/metrics", headers={"Authorization": "Bearer wrong"}), 401, "FORBIDDEN")
+    assert_refused(hall, http.get(f"{hall.url}/metrics", headers=stranger), 401, "FORBIDDEN")
+    assert_refused(hall, http.get(f"{hall.url}/metrics", headers={"Authorization": "Bearer wrong"}), 401, "FORBIDDEN")
     for token in (hall.token, newcomer(hall).token):
         headers = stranger | {"Authorization": f"Bearer {token}"}
         assert "crewhall_info{" in http.get(f"{hall.url}/metrics", headers=headers).text
@@ -367,7 +369,7 @@ def test_metrics_are_prometheus_text(hall: Live) -> None:
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     assert answer.text.endswith("\n")
     assert http.head(f"{hall.url}/metrics").headers["content-type"] == answer.headers["content-type"]
-    refused(hall, http.post(f"{hall.url}/metrics"), 405, "INVALID_INPUT")
+    assert_refused(hall, http.post(f"{hall.url}/metrics"), 405, "INVALID_INPUT")
 
 
 def test_health_is_for_anyone_and_tells_nothing_else(serve: Serve) -> None:
@@ -511,16 +513,16 @@ def test_metrics_come_though_every_thread_is_taken(serve: Serve, impatient: None
 
 @sqlite
 def test_a_hub_that_is_stopping_is_not_well(make_hub: MakeHub) -> None:
-    lab = Lab()
+    lab = SampleFamily()
     hub = make_hub(lab.registry)
 
     async def use() -> httpx2.Response:
-        door = Door(hub)
-        running = asyncio.create_task(door.answer("lab_quiet", {}, OPERATOR, "test"))
+        dispatcher = Dispatcher(hub)
+        running = asyncio.create_task(dispatcher.answer("lab_quiet", {}, OPERATOR, "test"))
         assert await asyncio.to_thread(lab.started.wait, 10)
-        closing = asyncio.create_task(door.close(10))
+        closing = asyncio.create_task(dispatcher.close(10))
         await asyncio.sleep(0)
-        async with client_of(Metrics(door, {}, lambda: 0)) as client:
+        async with client_of(Metrics(dispatcher, {}, lambda: 0)) as client:
             answer = await client.get("/healthz")
         lab.proceed.set()
         await running

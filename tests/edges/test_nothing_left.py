@@ -12,13 +12,13 @@ import pytest
 from websockets.sync.client import connect
 
 from crewhall import __version__
-from crewhall.edges.bridge.hub_socket import Meeting
+from crewhall.edges.bridge.hub_socket import HubSocket
 from tests.conftest import Live, eventually
-from tests.edges.lab import Lab
+from tests.edges.interfaces import META, MODERN
+from tests.edges.raw_http import http, mcp_headers, mcp_params
+from tests.edges.sample_family import SampleFamily
 from tests.edges.sse import Sse
 from tests.edges.stdio import Stdio, hall_of
-from tests.edges.ways import META, MODERN
-from tests.edges.wire import http, mcp_headers, mcp_params
 from tests.sizes import size
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -72,7 +72,7 @@ def says_nothing(live: Live) -> None:
 
 def _connected(live: Live) -> socket.socket:
     """A connection, as soon as the hub has taken enough of those before it."""
-    place = Meeting(live.hub.settings)
+    place = HubSocket(live.hub.settings)
     found: list[socket.socket] = []
 
     def comes() -> bool:
@@ -138,7 +138,7 @@ KINDS: list[tuple[Callable[[Live], None], int]] = [
 
 def test_a_thousand_bad_clients_leave_nothing_behind(serve: Callable[..., Live]) -> None:
     assert sum(count for _, count in KINDS) == 1000
-    lab = Lab()
+    lab = SampleFamily()
     live = serve(tools=lab.registry)
     for behave, _ in KINDS:  # once, so that what a hub has from its first use on is there
         behave(live)

@@ -22,9 +22,9 @@ from crewhall.store import calls
 from crewhall.tool import Family, Registry
 from tests.conftest import BOTH, Agent, Live, eventually
 from tests.edges.conftest import SharedHubs, newcomer
-from tests.edges.samples import furnish
-from tests.edges.ways import ACCEPT, META, MODERN, mcp
-from tests.edges.wire import ERAS, assert_alive
+from tests.edges.interfaces import ACCEPT, META, MODERN, mcp
+from tests.edges.raw_http import ERAS, assert_alive
+from tests.edges.sample_arguments import furnish
 
 sqlite = pytest.mark.parametrize("live", ["sqlite"], indirect=True)
 on_both = pytest.mark.parametrize("kind", BOTH)

@@ -13,12 +13,12 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, sync_playwright
 
 from crewhall.app import Origin
-from crewhall.edges.http import feed as live_edge
+from crewhall.edges.http import websocket
 from crewhall.families.project.open_worktrees import LISTENER
 from crewhall.identity import OPERATOR
 from tests.conftest import Clock, Live, eventually
 from tests.edges.conftest import SharedHubs
-from tests.edges.wire import http
+from tests.edges.raw_http import http
 from tests.postgres import missing
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -140,7 +140,7 @@ def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(hall: Live, visit
 def test_an_expired_cookie_is_refused_and_the_open_page_says_so(
     serve: Callable[..., Live], clock: Clock, visit: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_edge, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(websocket, "CHECK_SECONDS", 0.1)
     live = serve(clock=clock)
     page = visit(live).sign_in()
     clock.advance(30 * DAY)

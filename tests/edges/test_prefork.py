@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import eventually
+from tests.edges.interfaces import CREWHALL
 from tests.edges.prefork import environment
 from tests.edges.program import PASSED_ON
 from tests.edges.stdio import end, hubs, the_hub
-from tests.edges.ways import CREWHALL
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 0)])

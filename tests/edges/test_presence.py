@@ -11,12 +11,13 @@ from typing import Any, BinaryIO, cast
 import pytest
 
 from crewhall import __version__
-from crewhall.edges.bridge.hub_socket import Meeting
+from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.identity import OPERATOR
 from tests.conftest import Agent, Live, eventually
+from tests.edges.conftest import make_home
+from tests.edges.interfaces import META
 from tests.edges.program import Program, ask
 from tests.edges.stdio import Stdio, bridges, end, hall_of, hubs, the_hub, warm_bridges
-from tests.edges.ways import META
 
 LEASE = 1.0  # seconds
 SHORT = {"agent__lease": LEASE, "agent__heartbeat": 0.9}
@@ -33,10 +34,7 @@ Call = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    (tmp_path / "home").mkdir()
-    settings = f"[server]\nport = 0\n\n[agent]\nlease = {LEASE}\nheartbeat = 0.9\n"
-    (tmp_path / "home" / "config.toml").write_text(settings)
-    return tmp_path / "home"
+    return make_home(tmp_path, f"[agent]\nlease = {LEASE}\nheartbeat = 0.9\n")
 
 
 def job(call: Call) -> str:
@@ -191,7 +189,7 @@ def test_a_bridge_with_a_name_that_no_database_holds_gets_another(serve: Callabl
 
 @contextmanager
 def _connected(live: Live) -> Iterator[BinaryIO]:
-    connection = Meeting(live.hub.settings).connect()
+    connection = HubSocket(live.hub.settings).connect()
     with closing(connection), connection.makefile("rwb") as lines:
         yield cast(BinaryIO, lines)
 

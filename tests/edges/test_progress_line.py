@@ -21,9 +21,9 @@ from crewhall.edges.cli.hall_client import Hall
 from crewhall.edges.cli.progress_line import EVERY, fitting
 from crewhall.errors import Unavailable
 from tests.conftest import eventually
+from tests.edges.interfaces import CREWHALL
 from tests.edges.program import PASSED_ON, Program, Up
-from tests.edges.ways import CREWHALL
-from tests.edges.wire import JSON, http
+from tests.edges.raw_http import JSON, http
 
 # Each recipe says something, and then waits until somebody writes into the pipe.
 JUSTFILE = r"""

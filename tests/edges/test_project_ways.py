@@ -9,9 +9,9 @@ import pytest
 
 from crewhall.families.project.open_worktrees import LISTENER
 from tests.conftest import Live, eventually
+from tests.edges.interfaces import MODERN, announce, by_words, http, run_here
 from tests.edges.stdio import Stdio
 from tests.edges.test_worktrees import rpc
-from tests.edges.ways import MODERN, announce, by_words, http, run_here
 from tests.outside.repos import make_repository
 
 Ask = Callable[[str, dict[str, Any]], dict[str, Any]]
@@ -41,7 +41,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ways(live: Live, tree: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Ask]]:
+def interfaces(live: Live, tree: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Ask]]:
     """By the worktree's own server in three eras, by REST, by a command, and by a bridge that runs there."""
     monkeypatch.chdir(tree)
     eventually(lambda: live.hub.state(LISTENER).servers)
@@ -111,9 +111,9 @@ def lasting(body: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_the_same_body_leaves_by_every_way(ways: dict[str, Ask]) -> None:
+def test_the_same_body_leaves_by_every_way(interfaces: dict[str, Ask]) -> None:
     for tool, given, code in CALLS:
-        bodies = {name: lasting(ask(tool, given)) for name, ask in ways.items()}
+        bodies = {name: lasting(ask(tool, given)) for name, ask in interfaces.items()}
         first = bodies["2026"]
         assert first.get("code") == code, (tool, given, first)
         assert all(body == first for body in bodies.values()), (tool, given, bodies)

@@ -13,7 +13,7 @@ from crewhall.fakehosts.gitea import FakeGitea
 from crewhall.fakehosts.github import FakeGitHub
 from crewhall.families.pulls.family import pulls
 from tests.conftest import Agent, Live
-from tests.edges.forked import Bridge
+from tests.edges.forked_bridge import ForkedBridge
 from tests.edges.program import Program
 from tests.edges.pulls import CHANGE, REPO, TOKEN, change, github, told_to_host
 from tests.edges.stdio import Stdio, end_hubs, hall_of, the_hub
@@ -40,7 +40,7 @@ def start(live: Live) -> Iterator[Start]:
     with ExitStack() as clients:
 
         def begin(**environment: str) -> Stdio:
-            client = Bridge(live.hub.settings.home, command="mcp-server", **hall_of(live), **environment)
+            client = ForkedBridge(live.hub.settings.home, command="mcp-server", **hall_of(live), **environment)
             return clients.enter_context(closing(client))
 
         yield begin

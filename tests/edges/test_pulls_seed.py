@@ -6,9 +6,9 @@ from typing import Any
 
 from crewhall.config import CLIENT_VARIABLES
 from tests.edges.claude import claude_with
+from tests.edges.interfaces import CREWHALL
 from tests.edges.program import Program
 from tests.edges.pulls import REPO, change, github
-from tests.edges.ways import CREWHALL
 from tools.stubs.anthropic import Play, Use
 
 PRINTED = """

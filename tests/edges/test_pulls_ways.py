@@ -12,11 +12,11 @@ from crewhall.fakehosts.faults import Fault
 from crewhall.fakehosts.github import FakeGitHub
 from crewhall.families.all import registry
 from tests.conftest import Agent, Live
-from tests.edges.forked import Bridge
+from tests.edges.forked_bridge import ForkedBridge
+from tests.edges.interfaces import MODERN, Interface, announce, by_input, by_mcp, by_rest, by_words, http, mcp, run_here
 from tests.edges.pulls import CHANGE, REPO, TOKEN, change, github, told_to_host
+from tests.edges.raw_http import assert_refused
 from tests.edges.stdio import hall_of
-from tests.edges.ways import MODERN, Way, announce, by_input, by_mcp, by_rest, by_words, http, mcp, run_here
-from tests.edges.wire import refused
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 SCRIPT: list[tuple[str, dict[str, Any], str | None]] = [
@@ -71,12 +71,14 @@ def live(serve: Callable[..., Live], host: FakeGitHub) -> Live:
 
 
 @pytest.fixture
-def ways(live: Live) -> Iterator[dict[str, Way]]:
+def interfaces(live: Live) -> Iterator[dict[str, Interface]]:
     environment = hall_of(live) | {"CREWHALL_TOKEN": live.token, "CLAUDEOPS_TIER": "3"}
-    clients = {name: Bridge(live.hub.settings.home, command=name, **environment) for name in ("mcp", "mcp-server")}
+    clients = {
+        name: ForkedBridge(live.hub.settings.home, command=name, **environment) for name in ("mcp", "mcp-server")
+    }
     clients["mcp-server"].initialize()
 
-    def through(name: str) -> Way:
+    def through(name: str) -> Interface:
         return lambda _, tool, arguments, token: clients[name].call(tool, **arguments)
 
     yield {
@@ -93,14 +95,14 @@ def ways(live: Live) -> Iterator[dict[str, Way]]:
         client.close()
 
 
-def told(live: Live, name: str, way: Way) -> list[Any]:
+def told(live: Live, name: str, interface: Interface) -> list[Any]:
     """The script by one way, in a repository of its own, and without what differs from one pull to the next."""
     bodies = []
     for tool, given, code in SCRIPT:
         arguments = {**BASE[tool], **({"repo_name": name} if BASE[tool] else {}), **given}
         if "clone_url" in arguments:
             arguments["clone_url"] = arguments["clone_url"].format(repo=name)
-        body = way(live, tool, arguments, live.token)
+        body = interface(live, tool, arguments, live.token)
         assert body.get("code") == code, (name, tool, given, body)
         bodies.append((tool, body))
     text = json.dumps(bodies).replace(f"octo/{name}", "octo/ops").replace(f"octo:{name}", "octo:ops")
@@ -113,9 +115,9 @@ def steady(value: Any) -> Any:
     return [steady(item) for item in value] if isinstance(value, list) else value
 
 
-def test_the_same_bodies_leave_by_every_way(live: Live, ways: dict[str, Way]) -> None:
-    assert set(ways) == set(WAYS)
-    bodies = {name: told(live, name, way) for name, way in ways.items()}
+def test_the_same_bodies_leave_by_every_way(live: Live, interfaces: dict[str, Interface]) -> None:
+    assert set(interfaces) == set(WAYS)
+    bodies = {name: told(live, name, interface) for name, interface in interfaces.items()}
     first = bodies.pop("rest")
     for name, others in bodies.items():
         for ours, theirs in zip(first, others, strict=True):
@@ -134,7 +136,7 @@ def test_the_script_has_good_and_bad_calls_of_every_tool_of_the_family(live: Liv
 def test_what_is_wrong_at_the_seeds_route_is_refused_and_nothing_is_sent(live: Live, host: FakeGitHub) -> None:
     url, mine = f"{live.url}/api/v1/prs", {"Authorization": f"Bearer {live.token}"}
     for method in ("PUT", "PATCH", "DELETE"):
-        refused(live, http.request(method, url, json=CHANGE, headers=mine), 405, "INVALID_INPUT")
+        assert_refused(live, http.request(method, url, json=CHANGE, headers=mine), 405, "INVALID_INPUT")
     for about, asked in {
         "'tier'": http.post(url, json=CHANGE | {"tier": 3}, headers=mine),
         "'CLAUDEOPS_TIER'": http.post(url, json=CHANGE | {"CLAUDEOPS_TIER": "3"}, headers=mine),
@@ -146,9 +148,11 @@ def test_what_is_wrong_at_the_seeds_route_is_refused_and_nothing_is_sent(live: L
         "'repo_owner'": http.request("GET", url, json=REPO, headers=mine),
         "'title'": http.get(url, params={key: CHANGE[key] for key in (*REPO, "title")}, headers=mine),
     }.items():
-        assert about in refused(live, asked, 400, "INVALID_INPUT")["message"], asked.text
-    refused(live, http.post(url, json=CHANGE, headers={"Authorization": "Bearer wrong"}), 401, "FORBIDDEN")
-    refused(live, http.post(url, json=CHANGE, headers=mine | {"Origin": "http://evil.example"}), 403, "FORBIDDEN")
+        assert about in assert_refused(live, asked, 400, "INVALID_INPUT")["message"], asked.text
+    assert_refused(live, http.post(url, json=CHANGE, headers={"Authorization": "Bearer wrong"}), 401, "FORBIDDEN")
+    assert_refused(
+        live, http.post(url, json=CHANGE, headers=mine | {"Origin": "http://evil.example"}), 403, "FORBIDDEN"
+    )
     assert host.exchanges == []
 
 

@@ -8,10 +8,10 @@ import pytest
 from crewhall.identity import OPERATOR
 from tests.conftest import BOTH, Live
 from tests.edges.conftest import SharedHubs, newcomer
-from tests.edges.forked import Bridge
+from tests.edges.forked_bridge import ForkedBridge
+from tests.edges.interfaces import INTERFACES, Interface, by_get, mcp
 from tests.edges.sse import Sse
 from tests.edges.stdio import hall_of
-from tests.edges.ways import WAYS, Way, by_get, mcp
 
 GOOD: list[tuple[str, dict[str, Any]]] = [
     ("agent_list", {}),
@@ -50,9 +50,9 @@ class Connected:
     """The ways in that last: a bridge in each era, one that serves alone, an SSE stream; one for each hub and token."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, str, str], Bridge | Sse] = {}
+        self._open: dict[tuple[str, str, str], ForkedBridge | Sse] = {}
 
-    def way(self, kind: str) -> Way:
+    def interface(self, kind: str) -> Interface:
         def ask(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict[str, Any]:
             if (kind, live.url, token) not in self._open:
                 self._open[kind, live.url, token] = self._connect(kind, live, token)
@@ -60,11 +60,11 @@ class Connected:
 
         return ask
 
-    def _connect(self, kind: str, live: Live, token: str) -> Bridge | Sse:
+    def _connect(self, kind: str, live: Live, token: str) -> ForkedBridge | Sse:
         if kind == "sse":
             return Sse(live, token)
         words = ["--standalone"] if kind == "standalone" else []
-        client = Bridge(live.hub.settings.home, *words, **hall_of(live), CREWHALL_TOKEN=token)
+        client = ForkedBridge(live.hub.settings.home, *words, **hall_of(live), CREWHALL_TOKEN=token)
         if kind == "bridge-2025":
             client.initialize()
         return client
@@ -84,9 +84,9 @@ def live(request: pytest.FixtureRequest, shared_hubs: SharedHubs) -> Live:
 
 
 @pytest.fixture(scope="module")
-def ways(shared_hubs: SharedHubs) -> Iterator[dict[str, Way]]:
+def interfaces(shared_hubs: SharedHubs) -> Iterator[dict[str, Interface]]:
     connected = Connected()
-    yield WAYS | {kind: connected.way(kind) for kind in LASTING}
+    yield INTERFACES | {kind: connected.interface(kind) for kind in LASTING}
     connected.close()
 
 
@@ -104,20 +104,22 @@ def steady(value: Any) -> Any:
     return [steady(item) for item in value] if isinstance(value, list) else value
 
 
-def test_good_calls_give_the_same_bodies(live: Live, ada: str, ways: dict[str, Way]) -> None:
+def test_good_calls_give_the_same_bodies(live: Live, ada: str, interfaces: dict[str, Interface]) -> None:
     for tool, template in GOOD:
         arguments = {key: ada if value == "$ada" else value for key, value in template.items()}
-        bodies = {name: steady(way(live, tool, arguments, live.token)) for name, way in ways.items()}
+        bodies = {name: steady(interface(live, tool, arguments, live.token)) for name, interface in interfaces.items()}
         assert len({repr(body) for body in bodies.values()}) == 1, (tool, bodies)
         assert "code" not in bodies["rest"], bodies["rest"]
         if not live.hub.registry.find(tool).changes:
             assert steady(by_get(live, tool, arguments, live.token)) == bodies["rest"]
 
 
-def test_bad_calls_give_the_same_bodies_and_change_nothing(live: Live, ada: str, ways: dict[str, Way]) -> None:
+def test_bad_calls_give_the_same_bodies_and_change_nothing(
+    live: Live, ada: str, interfaces: dict[str, Interface]
+) -> None:
     before = live.hub.call("event_list", {}, OPERATOR)["newest"]
     for tool, arguments, code in BAD:
-        bodies = {name: way(live, tool, arguments, live.token) for name, way in ways.items()}
+        bodies = {name: interface(live, tool, arguments, live.token) for name, interface in interfaces.items()}
         assert len({repr(body) for body in bodies.values()}) == 1, (tool, bodies)
         body = bodies["rest"]
         assert (body["code"], body["error"], body["tool_name"]) == (code, code, tool)
@@ -125,24 +127,25 @@ def test_bad_calls_give_the_same_bodies_and_change_nothing(live: Live, ada: str,
     assert live.hub.call("event_list", {}, OPERATOR)["newest"] == before
 
 
-def test_an_agent_is_held_to_itself_through_every_way(live: Live, ada: str, ways: dict[str, Way]) -> None:
+def test_an_agent_is_held_to_itself_through_every_way(live: Live, ada: str, interfaces: dict[str, Interface]) -> None:
     bob = newcomer(live)
-    for name, way in ways.items():
-        assert way(live, "agent_heartbeat", {}, bob.token)["success"], name
+    for name, interface in interfaces.items():
+        assert interface(live, "agent_heartbeat", {}, bob.token)["success"], name
         for tool, arguments in (
             ("agent_heartbeat", {"agent_id": ada}),
             ("agent_update", {"id": ada, "status": "offline"}),
             ("agent_token_create", {"name": "mallory"}),
         ):
-            assert way(live, tool, arguments, bob.token)["code"] == "FORBIDDEN", (name, tool)
+            assert interface(live, tool, arguments, bob.token)["code"] == "FORBIDDEN", (name, tool)
     assert live.hub.call("agent_get", {"id": ada}, OPERATOR)["status"] == "online"
 
 
-def test_half_a_surrogate_pair_is_refused_by_every_way(live: Live, ways: dict[str, Way]) -> None:
+def test_half_a_surrogate_pair_is_refused_by_every_way(live: Live, interfaces: dict[str, Interface]) -> None:
     """The SDK's 2025-era parser of HTTP refuses it before the door sees it; all others give the door's own body."""
     arguments = {"name": "\ud800", "runtime": "codex"}
     bodies = [
-        ways[name](live, "agent_register", arguments, live.token) for name in ("mcp-2026", "rest", "cli", *LASTING)
+        interfaces[name](live, "agent_register", arguments, live.token)
+        for name in ("mcp-2026", "rest", "cli", *LASTING)
     ]
     assert all(body == bodies[0] for body in bodies) and bodies[0]["code"] == "INVALID_INPUT"
     for version in ("2025-11-25", "2025-06-18"):

@@ -12,9 +12,20 @@ from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from tests.conftest import BOTH, Live
 from tests.edges.conftest import SharedHubs, newcomer
-from tests.edges.samples import furnish, needed
+from tests.edges.interfaces import (
+    INTERFACES,
+    MODERN,
+    Interface,
+    announce,
+    by_input,
+    by_mcp,
+    by_rest,
+    by_words,
+    http,
+    run_here,
+)
+from tests.edges.sample_arguments import furnish, needed
 from tests.edges.test_same_bodies import GOOD, LASTING, Connected
-from tests.edges.ways import MODERN, WAYS, Way, announce, by_input, by_mcp, by_rest, by_words, http, run_here
 from tests.outside.repos import make_repository
 from tests.sizes import size
 
@@ -139,14 +150,14 @@ SCRIPT: list[Step] = [
 ]
 
 
-ALL_WAYS = (*WAYS, *LASTING)
+ALL_WAYS = (*INTERFACES, *LASTING)
 
 
 @pytest.fixture(scope="module")
-def ways(shared_hubs: SharedHubs) -> Iterator[dict[str, Way]]:
+def interfaces(shared_hubs: SharedHubs) -> Iterator[dict[str, Interface]]:
     """All nine; the command line in the test's own process, which is quicker."""
     connected = Connected()
-    yield WAYS | {"cli": by_input} | {kind: connected.way(kind) for kind in LASTING}
+    yield INTERFACES | {"cli": by_input} | {kind: connected.interface(kind) for kind in LASTING}
     connected.close()
 
 
@@ -158,8 +169,8 @@ def directly(live: Live, tool: str, arguments: dict[str, Any], token: str) -> di
 class Telling:
     """The script by one way, for a crew of its own; what it made is known by name to the steps that follow."""
 
-    def __init__(self, live: Live, name: str, way: Way, turn: int = 0) -> None:
-        self.live, self.way, self.turn = live, way, turn
+    def __init__(self, live: Live, name: str, interface: Interface, turn: int = 0) -> None:
+        self.live, self.interface, self.turn = live, interface, turn
         self.codes: set[str] = set()
         self.tools_by_way: set[str] = set()
         crew = {
@@ -171,11 +182,11 @@ class Telling:
 
     def run(self) -> list[Any]:
         for number, (tool, arguments, code) in enumerate(SCRIPT):
-            way: Way = directly
+            interface: Interface = directly
             if self._takes_the_way(number, code):
-                way = self.way
+                interface = self.interface
                 self.tools_by_way.add(tool)
-            body = way(self.live, tool, self._filled(arguments), self.live.token)
+            body = interface(self.live, tool, self._filled(arguments), self.live.token)
             assert body.get("code") == code, (tool, arguments, body)
             self._learn(tool, body)
             if tool == "template_list" and code is None:  # it counts those of the tellings before, too
@@ -244,10 +255,10 @@ def tell_by_rest(live: Live) -> list[Any]:
 @pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize("name", [name for name in ALL_WAYS if name != "rest"])
 def test_good_and_bad_calls_give_the_same_bodies_by_every_way(
-    shared_hubs: SharedHubs, ways: dict[str, Way], kind: str, name: str
+    shared_hubs: SharedHubs, interfaces: dict[str, Interface], kind: str, name: str
 ) -> None:
     live, expected = shared_hubs.furnished(kind, tell_by_rest)
-    bodies = Telling(live, name, ways[name], ALL_WAYS.index(name)).run()
+    bodies = Telling(live, name, interfaces[name], ALL_WAYS.index(name)).run()
     for ours, theirs in zip(expected, bodies, strict=True):
         assert ours == theirs
 
@@ -304,8 +315,8 @@ def test_no_tool_lets_an_agent_act_as_another(hall: Live) -> None:
     acting = [tool for tool in registry().tools if tool.acting]
     assert len(acting) >= 9
     for tool in acting:
-        for name, way in BY_TOKEN.items():
-            body = way(hall, tool.name, needed(tool, ids), bob.token)
+        for name, interface in BY_TOKEN.items():
+            body = interface(hall, tool.name, needed(tool, ids), bob.token)
             assert (body["code"], body["tool_name"]) == ("FORBIDDEN", tool.name), (name, body)
             assert ids["ag"] in body["message"] and bob.id in body["message"]
     assert hall.hub.call("event_list", {}, OPERATOR)["newest"] == before
@@ -325,10 +336,12 @@ def test_an_agent_writes_to_no_task_that_another_holds_and_reads_no_letter_for_i
         ("message_mark_read", {"message_ids": [ids["ms"]]}, "FORBIDDEN"),
         ("message_archive", {"message_ids": [ids["ms"]]}, "FORBIDDEN"),
     ]
-    for name, way in BY_TOKEN.items():
+    for name, interface in BY_TOKEN.items():
         for tool, arguments, code in writes:
-            assert way(hall, tool, arguments, bob.token)["code"] == code, (name, tool)
-        assert way(hall, "message_get", {"id": ids["ms"]}, bob.token)["status"] == "unread", "its read state is ada's"
-        held = way(hall, "task_claim", {"task_id": ids["tk"]}, bob.token)
+            assert interface(hall, tool, arguments, bob.token)["code"] == code, (name, tool)
+        assert interface(hall, "message_get", {"id": ids["ms"]}, bob.token)["status"] == "unread", (
+            "its read state is ada's"
+        )
+        held = interface(hall, "task_claim", {"task_id": ids["tk"]}, bob.token)
         assert (held["success"], held["already_claimed_by"]) == (False, ids["ag"])
     assert hall.hub.call("event_list", {}, OPERATOR)["newest"] == before

@@ -12,9 +12,9 @@ from crewhall.app import Hub
 from crewhall.errors import Failure
 from crewhall.identity import OPERATOR
 from tests.conftest import Live
-from tests.edges.forked import Bridge
+from tests.edges.forked_bridge import ForkedBridge
+from tests.edges.interfaces import by_mcp
 from tests.edges.stdio import hall_of
-from tests.edges.ways import by_mcp
 
 Body = dict[str, Any]
 MESSAGE_TYPES = ("task_assignment", "status_update", "query", "response", "notification")
@@ -107,7 +107,7 @@ def without_counts(text: str) -> str:
 
 def test_the_repository_of_a_workflow_is_the_directory_of_its_client(live: Live) -> None:
     """`repository_path` defaults to cwd: that of the bridge, which is the client's; over HTTP there is none."""
-    client = Bridge(live.hub.settings.home, **hall_of(live))
+    client = ForkedBridge(live.hub.settings.home, **hall_of(live))
     try:
         made = client.call("workflow_create", **NEW_WORKFLOW)["id"]
         assert client.call("workflow_get", id=made)["repository_path"] == os.getcwd()

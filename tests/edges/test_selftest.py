@@ -9,12 +9,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from crewhall.edges.cli.selftest import Compared, compare, shown
+from crewhall.edges.cli.selftest import Comparison, compare, figures_text
 from crewhall.edges.cli.selftest_clients import Pair
 from crewhall.edges.cli.throwaway import within
+from tests.edges.interfaces import CREWHALL
 from tests.edges.program import PASSED_ON, Program
 from tests.edges.test_cli import assert_error, body
-from tests.edges.ways import CREWHALL
 
 SMALL = ("--writers", "4", "--each", "10")
 
@@ -131,14 +131,14 @@ def test_it_runs_beside_a_hub_and_with_the_halls_own_settings(tmp_path: Path) ->
 def test_what_is_lost_and_what_is_doubled_is_found(
     acknowledged: list[Pair], stored: list[Pair], lost: int, doubled: int
 ) -> None:
-    assert compare(acknowledged, stored) == Compared(len(stored), lost, doubled)
+    assert compare(acknowledged, stored) == Comparison(len(stored), lost, doubled)
 
 
 def test_a_fault_is_told_in_the_last_line() -> None:
     row = {"operation": "claim", "acknowledged": 2, "stored": 1, "lost": 1, "doubled": 1, "refused": 3}
     told = {"operations": [row | {"codes": {"UNAVAILABLE": 3}}], "writers": 1, "each": 2, "hubs": 2, "hall": "x"}
     sums = {"acknowledged": 2, "refused": 3, "lost": 1, "doubled": 1, "seconds": 1.0}
-    text = shown(told | sums | {"damage": "page 4", "passed": False})
+    text = figures_text(told | sums | {"damage": "page 4", "passed": False})
     verdict = "FAILED: 3 errors, 1 lost, 1 doubled, 2 hubs instead of one, the file is damaged: page 4"
     assert text.splitlines()[-1].startswith(verdict)
     assert "UNAVAILABLE 3" in text

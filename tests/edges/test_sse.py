@@ -8,8 +8,8 @@ import pytest
 from crewhall.identity import OPERATOR
 from tests.conftest import BOTH, Live, eventually
 from tests.edges.conftest import SharedHubs, newcomer
+from tests.edges.raw_http import http as client
 from tests.edges.sse import OLDEST, Sse
-from tests.edges.wire import http as client
 
 
 @pytest.fixture(params=BOTH)

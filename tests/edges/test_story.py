@@ -19,10 +19,10 @@ from crewhall.edges.hub import dispatch
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from tests.conftest import Clock, Live, settings_for
-from tests.edges.forked import Bridge
+from tests.edges.forked_bridge import ForkedBridge
+from tests.edges.interfaces import MODERN, Interface, by_cli, by_mcp, by_rest, by_words, exit_code, in_words, run_here
 from tests.edges.stdio import LEGACY, hall_of
-from tests.edges.story import Body, Story, sparingly
-from tests.edges.ways import MODERN, Way, by_cli, by_mcp, by_rest, by_words, exit_code, in_words, run_here
+from tests.edges.story import Body, Story, once_per_shape
 
 REQUESTS = {"mcp": by_mcp(MODERN), "mcp-2025": by_mcp(LEGACY), "rest": by_rest, "command line": by_words}
 
@@ -34,13 +34,13 @@ def held(serve: Callable[..., Live], clock: Clock) -> Live:
 
 
 @pytest.fixture
-def bridge(held: Live) -> Iterator[Bridge]:
-    client = Bridge(held.hub.settings.home, **hall_of(held))
+def bridge(held: Live) -> Iterator[ForkedBridge]:
+    client = ForkedBridge(held.hub.settings.home, **hall_of(held))
     yield client
     client.close()
 
 
-def asking(way: Way, live: Live, tool: str, **arguments: Any) -> Body:
+def asking(way: Interface, live: Live, tool: str, **arguments: Any) -> Body:
     return way(live, tool, arguments, live.token)
 
 
@@ -49,12 +49,12 @@ def asking_itself(hub: Hub, tool: str, **arguments: Any) -> Body:
 
 
 @pytest.mark.parametrize("way", REQUESTS.values(), ids=REQUESTS)
-def test_a_seed_client_runs_a_workflow_by(way: Way, held: Live, clock: Clock, tmp_path: Path) -> None:
-    ask = sparingly(partial(asking, way, held), partial(asking_itself, held.hub))
+def test_a_seed_client_runs_a_workflow_by(way: Interface, held: Live, clock: Clock, tmp_path: Path) -> None:
+    ask = once_per_shape(partial(asking, way, held), partial(asking_itself, held.hub))
     Story(ask, tmp_path / "shop", clock.advance).tell()
 
 
-def test_a_seed_client_runs_a_workflow_over_the_bridge(bridge: Bridge, clock: Clock, tmp_path: Path) -> None:
+def test_a_seed_client_runs_a_workflow_over_the_bridge(bridge: ForkedBridge, clock: Clock, tmp_path: Path) -> None:
     """Without a token: the agents are named by the arguments, as the seed has it."""
     Story(bridge.call, tmp_path / "shop", clock.advance).tell()
 
@@ -77,4 +77,4 @@ def test_a_seed_client_runs_a_workflow_with_commands_and_no_hub(database: str, t
         return body
 
     with closing(Hub(settings_for(database, tmp_path / "home"), registry())) as hub:
-        Story(sparingly(ask, partial(asking_itself, hub)), tmp_path / "shop").tell()
+        Story(once_per_shape(ask, partial(asking_itself, hub)), tmp_path / "shop").tell()

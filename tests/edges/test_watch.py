@@ -5,18 +5,10 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-import pytest
-
+from tests.edges.interfaces import CREWHALL
 from tests.edges.prefork import environment as prefork_environment
 from tests.edges.program import PASSED_ON, Program, ask
-from tests.edges.ways import CREWHALL
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Program:
-    return Program(tmp_path / "home")
 
 
 @contextmanager

@@ -28,11 +28,11 @@ from crewhall.store import calls
 from crewhall.tool import Family, Registry
 from tests.conftest import Agent, Live, eventually
 from tests.edges.conftest import SharedHubs
+from tests.edges.interfaces import MODERN
 from tests.edges.program import Program, Up
 from tests.edges.program import ask as ask_up
+from tests.edges.raw_http import http, mcp_headers, mcp_params
 from tests.edges.sse import Sse
-from tests.edges.ways import MODERN
-from tests.edges.wire import http, mcp_headers, mcp_params
 from tests.outside.repos import git, make_repository
 
 SEED_TOOLS = {"read_file", "list_directory", "get_project_context", "run_just_task"}

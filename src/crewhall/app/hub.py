@@ -27,7 +27,7 @@ from crewhall.presence import Presence
 from crewhall.stop import Stop
 from crewhall.store.calls import CallLog
 from crewhall.store.open import open_store
-from crewhall.store.sql import Queries, text_of
+from crewhall.store.sql import Queries, texts_in
 from crewhall.store.transaction import Store, Tx, Work
 from crewhall.tool import Registry, State, StateT, Tool
 
@@ -40,8 +40,7 @@ class Hub:
     def __init__(self, settings: Settings, registry: Registry, *, clock: Callable[[], int] | None = None) -> None:
         self.settings = settings
         self.registry = registry
-        texts = [text_of("crewhall", name) for name in ("identity.sql", "idempotency.sql", "journal.sql")]
-        texts += [family.queries for family in registry.families]
+        texts = [*texts_in("crewhall"), *(family.queries for family in registry.families)]
         self.store: Store = open_store(settings.database, Queries(texts), settings["database.pool"])
         self.clock = clock or self.store.now
         self.calls = CallLog(self.store)

@@ -8,7 +8,6 @@ How a server is told, and what it comes to: a command to start, or an address to
 What may be secret (arguments, environment, headers, what stands in a URL behind its path) is in no repr and no message.
 """
 
-import difflib
 import json
 import os
 import re
@@ -22,6 +21,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from crewhall.errors import InvalidInput, NotFound
+from crewhall.spelling import did_you_mean
 
 Entry = str | Path | Sequence[str] | Mapping[str, Any]
 
@@ -159,8 +159,7 @@ def _problem(name: str, entry: Any, detail: Any) -> str:
     if detail["type"] != "extra_forbidden":
         return f"{place}: {detail['msg'].removeprefix('Value error, ')}"
     known = (Address if "url" in entry else Command).model_fields
-    near = difflib.get_close_matches(str(detail["loc"][-1]), known, n=1)
-    return f"{place}: unknown" + (f", did you mean {near[0]}?" if near else "")
+    return f"{place}: unknown{did_you_mean(str(detail['loc'][-1]), known, ', did you mean {}?')}"
 
 
 def read_file(path: Path) -> dict[str, Entry]:

@@ -1,6 +1,5 @@
 """The tools of all servers, and which of them a name means."""
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +9,7 @@ from mcp.client.client import Client as Connection
 from mcp.shared.exceptions import MCPError
 
 from crewhall.errors import InvalidInput, NotFound
+from crewhall.spelling import did_you_mean
 
 ALIASES = "crewhall/aliases"  # in a tool's _meta: further names for it
 NEAREST = 3
@@ -77,6 +77,6 @@ def ambiguous_tool(name: str, found: list[ServerTool]) -> InvalidInput:
 def unknown_tool(name: str, tools: Iterable[ServerTool], servers: Iterable[str]) -> NotFound:
     """That no tool is called so, with the names that are nearest."""
     names = [each for tool in tools for each in (tool.name, *tool.aliases)]
-    near = difflib.get_close_matches(name.rpartition(".")[2], names, n=NEAREST, cutoff=0.5)
-    hint = f"Did you mean {', '.join(near)}?" if near else "list_tools() shows the tools there are."
+    meant = did_you_mean(name.rpartition(".")[2], names, "Did you mean {}?", most=NEAREST, cutoff=0.5)
+    hint = meant or "list_tools() shows the tools there are."
     return NotFound(f"there is no tool {name!r} in {', '.join(servers)}", hint=hint)

@@ -86,6 +86,12 @@ def text_of(package: str, name: str) -> str:
     return files(package).joinpath(name).read_text("utf-8")
 
 
+def texts_in(package: str) -> list[str]:
+    """The files of queries that lie beside a package's own modules, not those of its subpackages."""
+    beside = (item for item in files(package).iterdir() if item.name.endswith(".sql"))
+    return [item.read_text("utf-8") for item in sorted(beside, key=lambda item: item.name)]
+
+
 def files_of(package: str | Traversable) -> Iterator[Traversable]:
     """The files of a package, those of its subpackages too, in the order of their paths."""
     top = files(package) if isinstance(package, str) else package

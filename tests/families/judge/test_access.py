@@ -9,7 +9,7 @@ import pytest
 
 from crewhall.identity import OPERATOR, Credentials
 from tests.conftest import Agent, Live
-from tests.edges.ways import MODERN, by_mcp, by_rest, http, mcp
+from tests.edges.interfaces import MODERN, by_mcp, by_rest, http, mcp
 from tests.families.judge.judge_site import CONTRACT, JudgeSite
 from tests.families.work.claims import rows
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from crewhall.app import Hub
+from tests.edges.interfaces import CREWHALL
 from tests.edges.program import PASSED_ON
-from tests.edges.ways import CREWHALL
 from tests.families.judge.judge_site import CONTRACT, JudgeSite, command_for, rules
 
 pytestmark = pytest.mark.slow

@@ -12,9 +12,9 @@ from crewhall.app import Hub
 from crewhall.families.judge.family import REVIEWS
 from crewhall.identity import OPERATOR
 from tests.conftest import Live, eventually
+from tests.edges.interfaces import META, MODERN
+from tests.edges.raw_http import http, mcp_headers
 from tests.edges.stdio import Stdio, hall_of
-from tests.edges.ways import META, MODERN
-from tests.edges.wire import http, mcp_headers
 from tests.families.judge.judge_site import CONTRACT, FILES, Act, BackgroundCall, JudgeSite, result, ruling
 
 pytestmark = pytest.mark.slow

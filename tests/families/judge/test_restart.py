@@ -16,7 +16,7 @@ import pytest
 from crewhall.app import Hub
 from crewhall.families.all import registry
 from tests.edges.program import Program, ask
-from tests.edges.wire import http
+from tests.edges.raw_http import http
 from tests.families.judge.judge_site import CONTRACT, FILES, BackgroundCall, FakeClaude, JudgeSite, command_for, rules
 
 pytestmark = pytest.mark.slow

@@ -10,9 +10,9 @@ from mcp.client.streamable_http import streamable_http_client
 
 from crewhall.identity import OPERATOR
 from tests.conftest import Live
+from tests.edges.interfaces import CREWHALL
 from tests.edges.program import PASSED_ON
 from tests.edges.stdio import hall_of
-from tests.edges.ways import CREWHALL
 from tests.families.judge.judge_site import CONTRACT, JudgeSite, rules
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from crewhall.families.all import registry
 from crewhall.families.work.workspace.chores import remove_ended
 from crewhall.stop import Stop
 from tests.conftest import Agent, Clock, Live, eventually, settings_for
-from tests.edges.wire import http
+from tests.edges.raw_http import http
 from tests.families.work.claims import events_about, pass_time, rows
 from tests.families.work.repositories import Body, GitWatch, WorkspaceSite, edit, run_together
 from tests.families.work.workflows import code_of, register

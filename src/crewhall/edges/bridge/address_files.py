@@ -1,4 +1,4 @@
-"""The hubs of a hall on this node tell where they listen, each in a file of its own. Standard library only."""
+"""The address files of a hall: each hub on this node writes where it listens. Standard library only."""
 
 import http.client
 import json
@@ -14,33 +14,34 @@ from crewhall.edges.bridge.hub_socket import hall_key
 CONNECT_SECONDS = 5
 
 
-class Notice:
-    """`hub-<pid>.json` in the hall's directory: where this hub listens. Each hub of the hall has its own."""
+class AddressFile:
+    """`hub-<pid>.json` in the hall's directory: the URL that this hub listens on. Each hub has its own."""
 
     def __init__(self, settings: Settings) -> None:
         self.path = settings.home / f"hub-{os.getpid()}.json"
         self._hall = hall_key(settings)
 
-    def put_up(self, url: str) -> None:
+    def write(self, url: str) -> None:
+        """Publish the URL, and delete the files of hubs that were killed."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for notice in self.path.parent.glob("hub-*.json"):
-            if not _lives(notice):
-                notice.unlink(missing_ok=True)  # of a hub that was killed
+        for file in self.path.parent.glob("hub-*.json"):
+            if not _is_alive(file):
+                file.unlink(missing_ok=True)
         part = self.path.with_suffix(".part")
         part.touch(0o600)
         facts = {"url": url, "pid": os.getpid(), "version": __version__, "hall": self._hall}
         part.write_text(json.dumps(facts) + "\n", "utf-8")
         part.rename(self.path)
 
-    def take_down(self) -> None:
+    def remove(self) -> None:
         with suppress(OSError):
             self.path.unlink()
 
 
-def _lives(notice: Path) -> bool:
-    """Whether the process that a notice is named after runs, whoever's it is."""
+def _is_alive(file: Path) -> bool:
+    """Whether the process that the file is named after runs, whoever owns it."""
     try:
-        os.kill(int(notice.stem.partition("-")[2]), 0)
+        os.kill(int(file.stem.partition("-")[2]), 0)
     except (ProcessLookupError, ValueError):
         return False
     except PermissionError:
@@ -49,28 +50,28 @@ def _lives(notice: Path) -> bool:
 
 
 def running_hubs(settings: Settings) -> list[str]:
-    """The addresses of the hall's hubs on this node, the longest running first."""
-    notices = []
+    """The URLs of the hall's hubs on this node, the longest running first."""
+    files = []
     for path in settings.home.glob("hub-*.json"):
         with suppress(OSError):
-            notices.append((path.stat().st_mtime, path))
+            files.append((path.stat().st_mtime, path))
     hall = hall_key(settings)
-    return [url for _, path in sorted(notices) if (url := _answering(path, hall)) is not None]
+    return [url for _, path in sorted(files) if (url := _live_url(path, hall)) is not None]
 
 
-def _answering(notice: Path, hall: str) -> str | None:
-    """The address in a hub's notice, or None when that hub no longer listens there.
+def _live_url(file: Path, hall: str) -> str | None:
+    """The URL in a hub's address file, or None if that hub no longer listens there.
 
-    The port of a hub that was killed may be a stranger's by now, and the token is not for strangers.
+    Another program may have the port of a hub that was killed, and must not get the token.
     """
     try:
-        told = json.loads(notice.read_text("utf-8"))
-        url = str(told["url"])
-        if told.get("hall", hall) != hall:
+        facts = json.loads(file.read_text("utf-8"))
+        url = str(facts["url"])
+        if facts.get("hall", hall) != hall:
             return None  # another hall that keeps its files in the same directory
-        os.kill(int(told["pid"]), 0)
-        place = urllib.parse.urlsplit(url)
-        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=CONNECT_SECONDS)
+        os.kill(int(facts["pid"]), 0)
+        address = urllib.parse.urlsplit(url)
+        connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=CONNECT_SECONDS)
         connection.connect()
         connection.close()
     except (OSError, ValueError, KeyError, TypeError):

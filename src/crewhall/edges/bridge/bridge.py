@@ -19,8 +19,9 @@ from collections import deque
 from contextlib import suppress
 from typing import Any
 
-from crewhall.edges.bridge.hub_socket import BYE, LEAVING, is_id, refusal
-from crewhall.edges.bridge.launch import Way
+from crewhall.edges.bridge.hello import BYE, LEAVING
+from crewhall.edges.bridge.jsonrpc import is_id, refusal
+from crewhall.edges.bridge.launch import HubSource
 from crewhall.edges.bridge.lines import CHUNK, Lines, Outbox
 from crewhall.errors import Failure, TooLarge, Unavailable
 
@@ -36,8 +37,8 @@ PARSE_ERROR, METHOD_NOT_FOUND = -32700, -32601
 READ = select.POLLIN | select.POLLHUP
 
 
-class Message:
-    """One message of the client; a request has a key, by which its answer is known."""
+class ClientMessage:
+    """A message from the client. A request has a key, which its response repeats."""
 
     def __init__(self, line: bytes, id: Any = None, method: str | None = None) -> None:
         self.line = line
@@ -60,15 +61,15 @@ class Message:
 
 
 class Bridge:
-    def __init__(self, way: Way, hello: dict[str, Any], stdin: int = 0, stdout: int = 1) -> None:
-        self._way = way
+    def __init__(self, hub_source: HubSource, hello: dict[str, Any], stdin: int = 0, stdout: int = 1) -> None:
+        self._hub_source = hub_source
         self._hello = json.dumps(hello).encode()
         self._stdin, self._stdout = stdin, stdout
         self._from_client, self._to_client = Lines(), Outbox()
         self._from_hub, self._to_hub = Lines(), Outbox()
-        self._waiting: deque[Message] = deque()  # not with any hub
-        self._asked: dict[str, Message] = {}  # with the hub, unanswered
-        self._handshake: list[Message] = []  # of a 2025-era client, to be replayed
+        self._waiting: deque[ClientMessage] = deque()  # not with any hub
+        self._asked: dict[str, ClientMessage] = {}  # with the hub, unanswered
+        self._handshake: list[ClientMessage] = []  # of a 2025-era client, to be replayed
         self._replayed: str | None = None
         self._hub: Any = None
         self._is_open = False
@@ -137,29 +138,29 @@ class Bridge:
         if not line.strip():
             return
         try:
-            told = json.loads(line)
+            content = json.loads(line)
         except (ValueError, RecursionError):
             self._answer(None, error={"code": PARSE_ERROR, "message": "this line is not JSON"})
             return
-        told = told if isinstance(told, dict) else {}
-        message = Message(line, _id(told.get("id")), told.get("method"))
+        content = content if isinstance(content, dict) else {}
+        message = ClientMessage(line, _id(content.get("id")), content.get("method"))
         if len(line) > self._most_bytes and self._is_open:
             self._refuse(message, _too_large(self._most_bytes))
         elif message.method == "notifications/cancelled":
-            self._forget(message, told.get("params"))
+            self._forget(message, content.get("params"))
         else:
             self._pass_on(message)
 
-    def _forget(self, message: Message, params: Any) -> None:
+    def _forget(self, message: ClientMessage, params: Any) -> None:
         """A client that cancels waits for no answer; what no hub has heard of yet is not told to one."""
         message.cancels = json.dumps(_id(params.get("requestId"))) if isinstance(params, dict) else None
-        kept = deque(waiting for waiting in self._waiting if waiting.key is None or waiting.key != message.cancels)
-        if len(kept) == len(self._waiting):
+        remaining = deque(waiting for waiting in self._waiting if waiting.key is None or waiting.key != message.cancels)
+        if len(remaining) == len(self._waiting):
             self._pass_on(message)
         else:
-            self._waiting = kept
+            self._waiting = remaining
 
-    def _pass_on(self, message: Message) -> None:
+    def _pass_on(self, message: ClientMessage) -> None:
         if self._is_open and not self._is_leaving:
             self._to_hub.put(message.line, message)
             self._flush_to_hub()
@@ -169,7 +170,7 @@ class Bridge:
     def _answer(self, id: Any, **content: Any) -> None:
         self._to_client.put(json.dumps({"jsonrpc": "2.0", "id": id, **content}).encode())
 
-    def _refuse(self, message: Message, failure: Failure) -> None:
+    def _refuse(self, message: ClientMessage, failure: Failure) -> None:
         """Answer with a failure, if it is a request."""
         if message.key is not None:
             self._to_client.put(json.dumps(refusal(message.id, message.method or "", failure)).encode())
@@ -189,10 +190,10 @@ class Bridge:
             self._lose()
             return
         for message in left:
-            if isinstance(message, Message):
+            if isinstance(message, ClientMessage):
                 self._is_sent(message)
 
-    def _is_sent(self, message: Message) -> None:
+    def _is_sent(self, message: ClientMessage) -> None:
         """A message of the client is with the hub, as a whole."""
         self._asked.pop(message.cancels or "", None)
         message.times += 1
@@ -223,20 +224,21 @@ class Bridge:
     def _hear(self, line: bytes) -> None:
         """A line of the hub: the answer to our hello, a word between us, or something for the client."""
         if not self._is_open:
-            self._greeted(json.loads(line))
+            self._finish_greeting(json.loads(line))
         elif line == LEAVING:
             self._is_leaving = True
             self._to_hub.put(BYE)
         else:
-            told = json.loads(line)
-            key = None if "method" in told else json.dumps(told.get("id"))
+            content = json.loads(line)
+            key = None if "method" in content else json.dumps(content.get("id"))
             if key is not None and key == self._replayed and key not in self._asked:
                 self._replayed = None
                 return
             self._asked.pop(key or "", None)
             self._to_client.put(line)
 
-    def _greeted(self, answer: dict[str, Any]) -> None:
+    def _finish_greeting(self, answer: dict[str, Any]) -> None:
+        """The hub has answered our hello: open the connection, or leave it."""
         if "error" in answer:
             self._give_up(Unavailable(f"the hub refused us: {answer['error']['message']}", answer["error"]["hint"]))
         if "error" in answer or answer.get("leaving"):
@@ -280,11 +282,11 @@ class Bridge:
             self._closed_at = now
         self._from_hub = Lines()
         self._is_open = self._is_leaving = False
-        unsent = [message for message in self._to_hub.take_back() if isinstance(message, Message)]
+        unsent = [message for message in self._to_hub.take_back() if isinstance(message, ClientMessage)]
         again = [message for message in self._asked.values() if message.is_repeatable]
         for message in self._asked.values():
             if not message.is_repeatable:
-                self._refuse(message, _lost())
+                self._refuse(message, _hub_lost())
         self._asked = {}
         self._waiting = deque((*again, *unsent, *self._waiting))
         self._next_look = now + pause
@@ -319,20 +321,20 @@ class Bridge:
         """Look for a hub, and have one started when it is needed."""
         needs = [message.at for message in self._waiting if message.needs_hub]
         is_late = bool(needs) and now - max(self._closed_at, min(needs)) > START_SECONDS
-        trouble = f"it did not come up within {START_SECONDS:.0f} s" if is_late else self._way.trouble()
+        trouble = f"it did not come up within {START_SECONDS:.0f} s" if is_late else self._hub_source.trouble()
         if trouble is not None:
-            hint = f"Nothing of this was done. `crewhall doctor` and {self._way.log} tell more."
+            hint = f"Nothing of this was done. `crewhall doctor` and {self._hub_source.log} tell more."
             self._give_up(Unavailable(f"no hub could be started: {trouble}", hint=hint))
             self._next_look = now + 0.1
             return
-        self._hub = self._way.connect()
+        self._hub = self._hub_source.connect()
         if self._hub is not None:
             self._connected_at = now
             self._hub.setblocking(False)
             self._to_hub.put(self._hello)
             self._flush_to_hub()
         elif needs:
-            self._way.start()
+            self._hub_source.start()
         is_soon = now - self._closed_at < QUICK_LOOKS
         self._next_look = now + (0.02 if needs and is_soon else 0.1 if needs else 0.5)
 
@@ -343,10 +345,10 @@ class Bridge:
                 self._refuse(message, failure)
         self._waiting = deque(message for message in self._waiting if not message.needs_hub)
 
-    def _discovering(self) -> list[Message]:
+    def _discovering(self) -> list[ClientMessage]:
         return [m for m in (*self._waiting, *self._asked.values()) if m.method == "server/discover" and m.key]
 
-    def _fall_back(self, message: Message) -> None:
+    def _fall_back(self, message: ClientMessage) -> None:
         """Send a client that asks what we speak to the older handshake, before it loses patience with a busy hub."""
         if message in self._waiting:
             self._waiting.remove(message)
@@ -360,15 +362,15 @@ class Bridge:
         self._answer(message.id, error={"code": METHOD_NOT_FOUND, "message": "Method not found"})
 
 
-def _id(told: Any) -> Any:
-    return told if is_id(told) else None
+def _id(value: Any) -> Any:
+    return value if is_id(value) else None
 
 
 def _too_large(most: int) -> TooLarge:
     return TooLarge(f"the message is larger than {most} bytes", hint="Send less, or keep large things in files.")
 
 
-def _lost() -> Unavailable:
+def _hub_lost() -> Unavailable:
     return Unavailable(
         "the hub went away while this call was with it: it may have happened", hint="Look before you repeat it."
     )

@@ -6,9 +6,10 @@ import sys
 
 from crewhall import __version__
 from crewhall.edges.bridge.bridge import Bridge
-from crewhall.edges.bridge.hub_socket import directory, told_variables
-from crewhall.edges.bridge.launch import Broken, NewHub, OwnHub, Way
+from crewhall.edges.bridge.hello import client_variables, working_directory
+from crewhall.edges.bridge.launch import EmbeddedHub, HubSource, NoHub, SharedHub
 from crewhall.errors import InvalidInput
+from crewhall.options import read_words
 
 USAGE = """\
 usage: crewhall [--home DIR] mcp [--families A,B] [--profile P] [--directory DIR] [--standalone]
@@ -28,31 +29,28 @@ In the environment, for this client alone:
   CLAUDEOPS_DRY_RUN                      it is shown what a pull request would be, and nothing is sent
   GITHUB_TOKEN, GITEA_URL, GITEA_TOKEN   its own accounts for pull requests, before the hub's
 """
+VALUES = ("--home", "--families", "--profile", "--directory")
 
 
 def main(words: list[str]) -> int:
     """Run as the words say; the exit code."""
     options: dict[str, str] = {}
-    rest = list(words)
     if not _has_streams():
         return 0
-    while rest:
-        if rest[0] in ("mcp", "mcp-server"):
-            if rest.pop(0) == "mcp-server":
+    for word in read_words(words, lambda name, _: name in VALUES):
+        if word.text in ("mcp", "mcp-server"):
+            if word.text == "mcp-server":
                 options.setdefault("--families", "pulls")
             continue
-        name, equals, value = rest.pop(0).partition("=")
-        if name in ("--help", "-h"):
+        if word.name in ("--help", "-h"):
             sys.stdout.write(USAGE)
             return 0
-        takes_value = name in ("--home", "--families", "--profile", "--directory")
-        if takes_value and not equals and rest:
-            value = rest.pop(0)
-        if takes_value != bool(value) or (name != "--standalone" and not takes_value):
+        takes_value = word.name in VALUES
+        if takes_value != bool(word.value) or (word.name != "--standalone" and not takes_value):
             wrong = "needs a value" if takes_value else "has no place here"
-            sys.stderr.write(f"crewhall mcp: '{name}' {wrong}\n\n{USAGE}")
+            sys.stderr.write(f"crewhall mcp: '{word.name}' {wrong}\n\n{USAGE}")
             return 2
-        options[name] = value
+        options[word.name] = word.value or ""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     _serve(options)
     return 0
@@ -74,18 +72,18 @@ def _serve(options: dict[str, str]) -> None:
     hello = {
         "crewhall": __version__,
         "bridge": f"br_{os.urandom(8).hex()}",
-        "directory": os.path.abspath(options["--directory"]) if "--directory" in options else directory(),
+        "directory": os.path.abspath(options["--directory"]) if "--directory" in options else working_directory(),
         "token": os.environ.get("CREWHALL_TOKEN"),
         "families": options.get("--families", ""),
         "profile": options.get("--profile"),
-        "variables": told_variables(os.environ),
+        "variables": client_variables(os.environ),
     }
     try:
-        way: Way = (OwnHub if "--standalone" in options else NewHub)(options.get("--home"))
+        hub_source: HubSource = (EmbeddedHub if "--standalone" in options else SharedHub)(options.get("--home"))
     except InvalidInput as failure:
         sys.stderr.write(f"crewhall mcp: {failure.message}\n  {failure.hint}\n")
-        way = Broken(failure)
+        hub_source = NoHub(failure)
     try:
-        Bridge(way, hello).run()
+        Bridge(hub_source, hello).run()
     finally:
-        way.close()
+        hub_source.close()

@@ -1,4 +1,4 @@
-"""How a bridge comes to a hub: one that runs or is started for the hall, or one in its own process."""
+"""Where a bridge gets its hub: one that all bridges of the hall share, or one in its own process."""
 
 import os
 import socket
@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from crewhall.config import CLIENT_VARIABLES, from_environment
-from crewhall.edges.bridge.hub_socket import Meeting
+from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.errors import Failure
 
 LOG_BYTES = 10 * 1024 * 1024
@@ -15,32 +15,34 @@ LOG_BYTES = 10 * 1024 * 1024
 SESSIONS = ("CLAUDECODE", "CLAUDE_CODE_", "CLAUDE_PROJECT_DIR", "CODEX_", "GEMINI_CLI", "OPENCODE")
 
 
-class Way(Protocol):
-    log: str
+class HubSource(Protocol):
+    """Connects a bridge to a hub, and starts one if need be."""
+
+    log: str  # where a hub that fails leaves its reasons
 
     def connect(self) -> socket.socket | None:
-        """A connection to the hub, or None when there is no hub yet."""
+        """A connection to the hub, or None if there is none yet."""
 
     def start(self) -> None:
-        """Have a hub come up, unless one is about to."""
+        """Start a hub, unless one is starting already."""
 
     def trouble(self) -> str | None:
-        """Why no hub comes up, told once."""
+        """Why no hub could be started; None after the first time."""
 
     def close(self) -> None:
-        """The bridge ends."""
+        """Let go of the hub; the bridge ends."""
 
 
-class NewHub:
-    """The hall's hub, which runs already or is started by whichever bridge gets the lock first.
+class SharedHub:
+    """The hall's one hub, started by the bridge that gets the lock first.
 
-    The lock goes to the new hub as an open file, and is held as long as that lives: there is never a second one, and
-    a hub that dies at its start leaves the lock to the next bridge.
+    That bridge hands the lock to the new hub as an open file. The hub holds it as long as it lives, so there is never
+    a second one. If it dies at its start, the next bridge gets the lock.
     """
 
     def __init__(self, home: str | None) -> None:
         settings = from_environment({"home": home} if home else {})
-        self._meeting = Meeting(settings)
+        self._hub_socket = HubSocket(settings)
         # A relative path means the bridge's directory, not the hub's.
         self._database = {} if settings["database.url"] else {"CREWHALL_DATABASE_PATH": settings.database}
         self._child: Any = None
@@ -51,17 +53,17 @@ class NewHub:
 
     def connect(self) -> socket.socket | None:
         try:
-            found = self._meeting.connect()
+            connection = self._hub_socket.connect()
         except OSError:
             return None
         self._has_come = True
-        return found
+        return connection
 
     def start(self) -> None:
         if self._child is not None and self._child.poll() is None:
             return
         try:
-            held = self._meeting.try_lock()
+            held = self._hub_socket.try_lock()
             if held is not None:
                 self._spawn(held)
         except OSError as error:
@@ -73,14 +75,14 @@ class NewHub:
         try:
             with open(self._log_file(), "ab") as log:
                 self._has_come = False
-                words = ["--home", str(self._meeting.home), "up", "--lock", str(held)]
+                words = ["--home", str(self._hub_socket.home), "up", "--lock", str(held)]
                 self._child = subprocess.Popen(
                     [sys.executable, "-P", "-m", "crewhall", *words],
                     pass_fds=[held],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
-                    cwd=self._meeting.home,
+                    cwd=self._hub_socket.home,
                     env=hub_environment(os.environ) | self._database,
                     start_new_session=True,
                 )
@@ -108,9 +110,9 @@ class NewHub:
         with suppress(OSError), open(self.log, "rb") as log:
             log.seek(self._log_from)
             lines = [line.strip() for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
-            told = [line for line in lines if line.startswith("crewhall: ")] or lines
-            if told:
-                return told[-1].removeprefix("crewhall: ")
+            messages = [line for line in lines if line.startswith("crewhall: ")] or lines
+            if messages:
+                return messages[-1].removeprefix("crewhall: ")
         return f"it ended with code {code}"
 
     def close(self) -> None:
@@ -127,8 +129,8 @@ def hub_environment(environ: Any) -> dict[str, str]:
     return {name: value for name, value in environ.items() if name not in own and not name.startswith(theirs)}
 
 
-class OwnHub:
-    """The hall served in this very process, by a thread."""
+class EmbeddedHub:
+    """A hub in a thread of this process, for this bridge only."""
 
     log = "stderr"
 
@@ -140,9 +142,9 @@ class OwnHub:
         if self._hub is not None and self._hub.failure is not None:
             return None
         self.close()
-        from crewhall.edges.hub.embedded import Standalone
+        from crewhall.edges.hub.embedded import HubThread
 
-        self._hub = Standalone(self._settings)
+        self._hub = HubThread(self._settings)
         mine: socket.socket = self._hub.connection
         return mine
 
@@ -158,8 +160,8 @@ class OwnHub:
             self._hub.close()
 
 
-class Broken:
-    """No way: the settings cannot be read."""
+class NoHub:
+    """No hub at all, because the settings cannot be read."""
 
     log = "stderr"
 

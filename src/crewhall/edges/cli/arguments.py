@@ -1,52 +1,15 @@
-"""Words to values: what a query string or a command line says, typed as the tool's schema asks."""
+"""The words after a tool's command as its arguments."""
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from crewhall.edges.cli.render import usage
+from crewhall.edges.http.typed_values import json_or_text, kinds_of, schema_option, typed_value
 from crewhall.errors import InvalidInput
-
-
-def typed(schema: dict[str, Any], texts: Iterable[str]) -> Any:
-    """The texts given for one argument as a value; what does not fit is left as text, for the door to refuse."""
-    texts = list(texts)
-    kinds = _kinds(schema)
-    if "array" in kinds:
-        return _items(schema, texts)
-    if len(texts) > 1:
-        return texts  # said twice: the door refuses a list where one value belongs
-    text = texts[0]
-    if "null" in kinds and text == "null":
-        return None
-    if "string" in kinds:
-        return text
-    return _json(text)
-
-
-def _items(schema: dict[str, Any], texts: list[str]) -> Any:
-    if len(texts) == 1 and texts[0].startswith("["):
-        return _json(texts[0])
-    pieces = [piece for text in texts for piece in text.split(",")]
-    item = _option(schema, "array").get("items", {})
-    return [typed(item, [piece]) for piece in pieces]
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
-
-def _kinds(schema: dict[str, Any]) -> set[str]:
-    return {option.get("type", "") for option in schema.get("anyOf", [schema])}
-
-
-def _option(schema: dict[str, Any], kind: str) -> dict[str, Any]:
-    return next(option for option in schema.get("anyOf", [schema]) if option.get("type") == kind)
+from crewhall.options import read_words
 
 
 def by_place(tool: Mapping[str, Any]) -> list[str]:
@@ -68,37 +31,35 @@ def arguments_of(tool: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
     texts: dict[str, list[str]] = {}
     given: dict[str, Any] = {}
     free = by_place(tool)
-    waiting = list(words)
-    while waiting:
-        word = waiting.pop(0)
-        if not word.startswith("--"):
+    for word in read_words(words, lambda option, following: _takes_value(schema, option, following)):
+        if not word.is_option:
             if not free:
-                raise InvalidInput(f"'{word}' has no place", hint=usage(tool).splitlines()[0])
-            texts.setdefault(free.pop(0), []).append(word)
+                raise InvalidInput(f"'{word.text}' has no place", hint=usage(tool).splitlines()[0])
+            texts.setdefault(free.pop(0), []).append(word.text)
             continue
-        name, equals, value = word[2:].partition("=")
-        name = name.replace("-", "_")
-        if not equals:
-            value = _value(schema, name, waiting)
+        name = _argument(word.name)
+        value = _value_without_word(schema, name) if word.value is None else word.value
         if name == "input":
             given |= _whole_input(value)
         else:
             texts.setdefault(name, []).append(value)
             free = [other for other in free if other != name]
     properties = schema["properties"]
-    return given | {name: _typed(properties.get(name, {"type": "string"}), values) for name, values in texts.items()}
+    return given | {
+        name: _argument_value(properties.get(name, {"type": "string"}), values) for name, values in texts.items()
+    }
 
 
-def _typed(schema: dict[str, Any], texts: list[str]) -> Any:
-    """As `typed`, with objects as JSON or from files. Raises InvalidInput for what is neither."""
-    kinds = _kinds(schema)
-    items = _option(schema, "array").get("items", {}) if "array" in kinds else {}
+def _argument_value(schema: dict[str, Any], texts: list[str]) -> Any:
+    """As `typed_value`, with objects as JSON or from files. Raises InvalidInput for what is neither."""
+    kinds = kinds_of(schema)
+    items = schema_option(schema, "array").get("items", {}) if "array" in kinds else {}
     if len(texts) > 1 or not ("object" in kinds or items.get("type") == "object"):
-        return typed(schema, texts)
+        return typed_value(schema, texts)
     if "string" in kinds:
-        value = _json(texts[0])
+        value = json_or_text(texts[0])
         return value if isinstance(value, dict) else texts[0]
-    value = _from_file(texts[0][1:]) if texts[0].startswith("@") else _json(texts[0])
+    value = _from_file(texts[0][1:]) if texts[0].startswith("@") else json_or_text(texts[0])
     if isinstance(value, str):
         hint = "Give JSON in quotes, or @FILE for what a file holds."
         if Path(texts[0][:200]).is_file():
@@ -123,13 +84,26 @@ def _from_file(name: str) -> Any:
         raise InvalidInput(f"{name} cannot be read as JSON: {error}", hint="Name a file of JSON.") from None
 
 
-def _value(schema: Mapping[str, Any], name: str, waiting: list[str]) -> str:
-    """The word that follows `--name`. A switch needs none; neither does a name that the door will refuse."""
+def _argument(option: str) -> str:
+    """The argument that an option names: `--some-name` is some_name."""
+    return option[2:].replace("-", "_")
+
+
+def _is_switch(schema: Mapping[str, Any], name: str) -> bool:
+    return bool(schema["properties"].get(name, {}).get("type") == "boolean")
+
+
+def _takes_value(schema: Mapping[str, Any], option: str, following: str) -> bool:
+    """Whether the word after an option is its value. A switch takes `true` and `false` only."""
+    if not option.startswith("--") or following.startswith("--"):
+        return False
+    return not _is_switch(schema, _argument(option)) or following in ("true", "false")
+
+
+def _value_without_word(schema: Mapping[str, Any], name: str) -> str:
+    """The value of `--name` alone: `true` for a switch, and for a name that the door will refuse."""
     is_known = name == "input" or name in schema["properties"]
-    is_switch = schema["properties"].get(name, {}).get("type") == "boolean"
-    if waiting and not waiting[0].startswith("--") and (not is_switch or waiting[0] in ("true", "false")):
-        return waiting.pop(0)
-    if is_known and not is_switch:
+    if is_known and not _is_switch(schema, name):
         flag = f"--{name.replace('_', '-')}"
         raise InvalidInput(f"{flag} needs a value", hint=f"One that begins with -- is given as {flag}=VALUE.")
     return "true"

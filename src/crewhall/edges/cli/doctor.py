@@ -6,6 +6,7 @@ import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pysqlite3.dbapi2 as sqlite3
 
@@ -15,12 +16,13 @@ from crewhall.store.migrate import migrations
 from crewhall.store.open import connect
 from crewhall.store.sql import Queries
 from crewhall.store.transaction import Store
+from crewhall.token_file import TOKEN_FILE
 
 Finding = dict[str, str]
 SAFE_SQLITE = (3, 51, 3)
 
 
-def examine(settings: Settings, hubs: list[str]) -> list[Finding]:
+def examine(settings: Settings, hubs: list[str], chores: list[dict[str, Any]] | None = None) -> list[Finding]:
     """All findings: ok, note (worth knowing) or wrong."""
     checks: list[Callable[[], Finding]] = [
         _python,
@@ -34,7 +36,7 @@ def examine(settings: Settings, hubs: list[str]) -> list[Finding]:
         lambda: _claude(settings),
         lambda: _hub(hubs),
     ]
-    return [check() for check in checks]
+    return [check() for check in checks] + ([] if chores is None else [_chores(chores)])
 
 
 def misread(failure: Failure) -> list[Finding]:
@@ -79,21 +81,21 @@ def _database(settings: Settings) -> Finding:
     try:
         store = connect(settings.database, Queries([]))
         try:
-            return _schema(where, store.tables(), _applied(store), store.check(), store.dialect.name)
+            return _schema(where, store.tables(), _schema_number(store), store.check(), store.dialect.name)
         finally:
             store.close()
     except Failure as failure:
         return _finding("wrong", "database", failure.message, failure.hint)
     except sqlite3.DatabaseError as error:
-        return _damaged(where, str(error))
+        return _damage_finding(where, str(error))
 
 
-def _damaged(where: str, damage: str) -> Finding:
+def _damage_finding(where: str, damage: str) -> Finding:
     way_out = "Move the file away, then put a backup in its place: crewhall restore FILE"
     return _finding("wrong", "database", f"{where} is damaged: {damage}", way_out)
 
 
-def _applied(store: Store) -> int:
+def _schema_number(store: Store) -> int:
     if "migration" not in store.tables():
         return 0
     with store.read() as tx:
@@ -103,7 +105,7 @@ def _applied(store: Store) -> int:
 def _schema(where: str, tables: list[str], applied: int, damage: str | None, dialect: str) -> Finding:
     newest = max(migration.number for migration in migrations(dialect))
     if damage:
-        return _damaged(where, damage)
+        return _damage_finding(where, damage)
     if applied > newest:
         return _finding("wrong", "database", f"{where} is at schema {applied}; this crewhall knows {newest}",
                         "Upgrade crewhall.")  # fmt: skip
@@ -118,7 +120,7 @@ def _schema(where: str, tables: list[str], applied: int, damage: str | None, dia
 
 
 def _token(home: Path) -> Finding:
-    path = home / "operator.token"
+    path = home / TOKEN_FILE
     if not path.exists():
         return _finding("note", "token", "there is no operator token yet", "`crewhall up` makes it.")
     mode = stat.S_IMODE(path.stat().st_mode)
@@ -157,3 +159,15 @@ def _hub(urls: list[str]) -> Finding:
     if urls:
         return _finding("ok", "hub", f"runs at {', '.join(urls)}")
     return _finding("note", "hub", "none runs here", "crewhall up")
+
+
+def _chores(records: list[dict[str, Any]]) -> Finding:
+    """How the running hub's chores went."""
+    stuck = [
+        f"{one['name']} has run for longer than {one['limit_seconds']:.0f} s" for one in records if one["is_stuck"]
+    ]
+    failed = [f"{one['name']}: {one['error']}" for one in records if one["error"] is not None]
+    if stuck or failed:
+        hint = "The hub's log has the details. If one stays stuck, restart the hub."
+        return _finding("wrong", "chores", "; ".join([*stuck, *failed]), hint)
+    return _finding("ok", "chores", f"{sum(one['runs'] > 0 for one in records)} of {len(records)} have run in this hub")

@@ -1,34 +1,34 @@
-"""How the command line reaches a hall's tools: through the hub that runs, or through the door in its own process."""
+"""The command line's access to a hall's tools: over HTTP if a hub runs, or else in this process."""
 
 import http.client
 import json
 import os
 import urllib.parse
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from crewhall.config import Settings
 from crewhall.edges.bridge.address_files import CONNECT_SECONDS, running_hubs
-from crewhall.edges.bridge.hub_socket import directory, directory_told, told_variables
-from crewhall.errors import Unauthorized, Unavailable
+from crewhall.edges.bridge.hello import client_directory, client_variables, working_directory
+from crewhall.errors import Unauthorized, Unavailable, every_failure
+from crewhall.token_file import read_operator_token
 
 EVENTS = "text/event-stream"
-Told = Callable[[float, float | None, str | None], None]  # is told how far a call is
+Progress = Callable[[float, float | None, str | None], None]  # is called as a call goes on
 
 
 class Hall:
-    """The way to a hall's tools: through its hub when one runs, through the door in this process when not."""
+    """A hall's tools, over HTTP if one of its hubs runs, or else in this process."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.urls = running_hubs(settings)
         self.url = self.urls[0] if self.urls else None
         # An empty CREWHALL_TOKEN is a wrong token, never none: a script's unset variable must not make an operator.
-        self._directory = directory_told(directory())
+        self._directory = client_directory(working_directory())
         # A hub that lives says something about a long call more often than that.
         self.silence_seconds = max(60.0, 4 * settings["tool.progress"])
-        self._token = os.environ.get("CREWHALL_TOKEN", _operator_token(settings.home))
+        self._token = os.environ.get("CREWHALL_TOKEN", read_operator_token(settings.home))
 
     def tools(self) -> list[dict[str, Any]]:
         if self.url is not None:
@@ -37,23 +37,23 @@ class Hall:
                 tools: list[dict[str, Any]] = body["tools"]
                 return tools
             raise Unauthorized(body["message"], hint=body["hint"])
-        from crewhall.edges.cli.in_process import described_tools
+        from crewhall.edges.cli.in_process import tool_descriptions
 
-        return described_tools()
+        return tool_descriptions()
 
     def call(
-        self, tool: Mapping[str, Any], arguments: Mapping[str, Any], told: Told = lambda *progress: None
+        self, tool: Mapping[str, Any], arguments: Mapping[str, Any], progress: Progress = lambda *_: None
     ) -> tuple[dict[str, Any], bool]:
-        """The tool's body, and whether it succeeded; the progress of a long one goes to `told`."""
+        """The tool's body, and whether it succeeded; the `progress` is called for a long one."""
         if self.url is not None:
-            variables = told_variables(os.environ) if tool.get("family") == "pulls" else {}
-            path, heard = f"/api/v1/{'/'.join(tool['command'])}", told if tool.get("long") else None
+            variables = client_variables(os.environ) if tool.get("family") == "pulls" else {}
+            path, heard = f"/api/v1/{'/'.join(tool['command'])}", progress if tool.get("long") else None
             status, body = self.ask("POST", path, arguments, variables, heard)
             return body, status == 200
         from crewhall.edges.cli.in_process import call_here
 
         token = os.environ.get("CREWHALL_TOKEN")
-        return call_here(self.settings, tool["name"], arguments, token, self._directory, told)
+        return call_here(self.settings, tool["name"], arguments, token, self._directory, progress)
 
     def ask(
         self,
@@ -61,25 +61,25 @@ class Hall:
         path: str,
         arguments: Mapping[str, Any] | None = None,
         variables: Mapping[str, str] | None = None,
-        told: Told | None = None,
+        progress: Progress | None = None,
     ) -> tuple[int, dict[str, Any]]:
         """The hub's HTTP status and body. Raises Unavailable when it breaks off.
 
-        `variables` are what the client's environment says about this call. With `told` it may take as long as it likes,
-        if it tells of its progress.
+        `variables` are those of the client's environment that count for this call. With `progress` the call may take
+        as long as it likes, if it reports some.
         """
         assert self.url is not None
         place = urllib.parse.urlsplit(self.url)
         connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=CONNECT_SECONDS)
-        headers = self._headers(variables) | ({"Accept": EVENTS} if told else {})
+        headers = self._headers(variables) | ({"Accept": EVENTS} if progress else {})
         try:
             connection.connect()
             assert connection.sock is not None
-            connection.sock.settimeout(self.silence_seconds if told else self.settings["tool.timeout"] + 30)
+            connection.sock.settimeout(self.silence_seconds if progress else self.settings["tool.timeout"] + 30)
             connection.request(method, path, json.dumps(arguments) if arguments is not None else None, headers)
             answer = connection.getresponse()
-            if told and answer.headers.get_content_type() == EVENTS:
-                return _answer(answer, told)
+            if progress and answer.headers.get_content_type() == EVENTS:
+                return _answer(answer, progress)
             return answer.status, json.loads(answer.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise Unavailable(
@@ -100,7 +100,7 @@ class Hall:
         return headers
 
 
-def _answer(lines: Iterable[bytes], told: Told) -> tuple[int, dict[str, Any]]:
+def _answer(lines: Iterable[bytes], progress: Progress) -> tuple[int, dict[str, Any]]:
     """The status and body at the end of a stream of events (reply.py). Raises ValueError when there is no such end."""
     name = ""
     for line in lines:
@@ -111,13 +111,15 @@ def _answer(lines: Iterable[bytes], told: Told) -> tuple[int, dict[str, Any]]:
             data = json.loads(value)
             if name == "answer":
                 return data["status"], data["body"]
-            told(data["progress"], data["total"], data["message"])
+            progress(data["progress"], data["total"], data["message"])
     raise ValueError("it ended without an answer")
 
 
-def _operator_token(home: Path) -> str | None:
-    """As identity.read_operator_token, without what that imports: the command line starts with little."""
-    try:
-        return (home / "operator.token").read_text("utf-8").strip()
-    except (OSError, ValueError):
-        return None
+def result_of(hall: Hall, tool: str, command: str, **arguments: Any) -> dict[str, Any]:
+    """The body of a tool's result. Raises the failure that the hall returns."""
+    described = {"name": tool, "command": command.split()}
+    body, has_succeeded = hall.call(described, arguments)
+    if has_succeeded:
+        return body
+    kinds = {kind.code: kind for kind in every_failure()}
+    raise kinds.get(body["code"], Unavailable)(body["message"], hint=body["hint"])

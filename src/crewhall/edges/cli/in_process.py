@@ -10,9 +10,9 @@ from typing import Any, NoReturn
 
 from crewhall.app import Hub, Origin, Progress
 from crewhall.config import Settings
-from crewhall.edges.bridge.hub_socket import directory_told, told_variables
+from crewhall.edges.bridge.hello import client_directory, client_variables
 from crewhall.edges.http.feed import PAGE, WAIT_SECONDS, newest_event
-from crewhall.edges.http.rest import described
+from crewhall.edges.http.rest import describe
 from crewhall.edges.hub import dispatch, logs
 from crewhall.edges.web.pages import make_link
 from crewhall.errors import Forbidden
@@ -26,8 +26,8 @@ from crewhall.store.open import open_store
 from crewhall.store.sql import Queries
 
 
-def described_tools() -> list[dict[str, Any]]:
-    return [described(tool) for tool in registry().tools]
+def tool_descriptions() -> list[dict[str, Any]]:
+    return [describe(tool) for tool in registry().tools]
 
 
 def serve_here(settings: Settings, say: Callable[[str], object], lock: int | None) -> int:
@@ -44,27 +44,27 @@ def call_here(
     arguments: Mapping[str, Any],
     token: str | None,
     directory: str | None = None,
-    told: Progress | None = None,
+    progress: Progress | None = None,
 ) -> tuple[dict[str, Any], bool]:
-    """The tool's body, and whether it succeeded; progress goes to `told`. Raises KeyboardInterrupt."""
-    origin = Origin(directory_told(directory), variables=told_variables(os.environ))
+    """The tool's body, and whether it succeeded; progress goes to `progress`. Raises KeyboardInterrupt."""
+    origin = Origin(client_directory(directory), variables=client_variables(os.environ))
     with closing(Hub(settings, registry())) as hub:
         # Who may read the hall's own files has the operator's token, which a command shows to a hub.
         actor = replace(OPERATOR, proof="token") if token is None else hub.identify(Credentials(token=token))
         stop = Stop(hub.seconds_for(hub.registry.find(name)))
         answer = _unless_interrupted(
             stop,
-            lambda: dispatch.call(hub, name, arguments, actor, edge="cli", stop=stop, progress=told, origin=origin),
+            lambda: dispatch.call(hub, name, arguments, actor, edge="cli", stop=stop, progress=progress, origin=origin),
         )
     return answer.body, answer.failure is None
 
 
-def _unless_interrupted(stop: Stop, work: Callable[[], dispatch.Answer]) -> dispatch.Answer:
+def _unless_interrupted(stop: Stop, work: Callable[[], dispatch.CallResult]) -> dispatch.CallResult:
     """What the work gives. Ctrl-C tells it to stop and waits for its end; a second Ctrl-C does not wait.
 
     Raises KeyboardInterrupt, unless the work had succeeded by then.
     """
-    answers: list[dispatch.Answer] = []
+    answers: list[dispatch.CallResult] = []
     is_done = threading.Event()  # a join that is interrupted takes its thread for ended
 
     def do() -> None:
@@ -110,12 +110,12 @@ def watch_here(
                 rows = events_after(tx, cursor, PAGE, topic=topic)
                 newest = tx.value("event_newest")
             for row in rows:
-                tell(_named(hub, Event.from_row(row).model_dump(mode="json")))
+                tell(_with_names(hub, Event.from_row(row).model_dump(mode="json")))
             cursor = rows[-1]["seq"] if len(rows) == PAGE else max(cursor, newest)
             wait_for_event(hub.store, cursor, WAIT_SECONDS)
 
 
-def _named(hub: Hub, event: dict[str, Any]) -> dict[str, Any]:
+def _with_names(hub: Hub, event: dict[str, Any]) -> dict[str, Any]:
     """The event, with the names of the agents in it."""
     for part in ("subject", "actor"):
         agent = hub.store.one("agent_get", id=event[part]) if event[part].startswith("ag_") else None

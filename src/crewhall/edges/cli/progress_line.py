@@ -1,5 +1,5 @@
 """
-A line on the terminal that tells how long a call has run and what it said last; it is gone when the call has ended.
+A line on the terminal with a call's running time and its last message; it is gone when the call has ended.
 
     1:05  2/4  gitea: pull
 
@@ -21,10 +21,10 @@ BACK, CLEAR = "\r", "\x1b[K"
 
 
 class ProgressLine:
-    """Shown while the block runs, if the stream is a terminal; calling it tells how far the call is."""
+    """The line, shown while the block runs if the stream is a terminal. Call it to update the text."""
 
     def __init__(self, stream: TextIO | None) -> None:
-        self._began, self._said = time.monotonic(), ""
+        self._began, self._message = time.monotonic(), ""
         self._has_ended = threading.Event()
         self._showing: threading.Thread | None = None
         if stream is not None and stream.isatty() and os.environ.get("TERM") != "dumb":
@@ -32,7 +32,7 @@ class ProgressLine:
 
     def __call__(self, done: float, total: float | None, message: str | None) -> None:
         if message != SIGN_OF_LIFE:
-            self._said = harmless(("" if total is None else f"{done:g}/{total:g}  ") + (message or ""))
+            self._message = harmless(("" if total is None else f"{done:g}/{total:g}  ") + (message or ""))
 
     def __enter__(self) -> "ProgressLine":
         if self._showing is not None:
@@ -57,7 +57,7 @@ class ProgressLine:
 
     def _text(self) -> str:
         minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
-        return f"{minutes}:{seconds:02}  {self._said}".rstrip()
+        return f"{minutes}:{seconds:02}  {self._message}".rstrip()
 
 
 def fitting(text: str, columns: int) -> str:

@@ -2,7 +2,7 @@
 `crewhall selftest`: is what was acknowledged stored, and stored once?
 
     N clients, each its own `crewhall mcp` ── create, plan, claim, message, all at once ──▶ one hub on a throw-away hall
-    then, without the hub: what they were told against what the database holds
+    then, without the hub: what it acknowledged against what the database holds
 """
 
 import math
@@ -17,7 +17,7 @@ from typing import Any
 
 from crewhall.config import Settings
 from crewhall.edges.cli import render
-from crewhall.edges.cli.selftest_clients import OPERATIONS, Pair, Said, Say, clients_of, opened, race
+from crewhall.edges.cli.selftest_clients import OPERATIONS, OperationTally, Pair, Say, clients_of, open_store, race
 from crewhall.edges.cli.throwaway import throwaway
 from crewhall.errors import InvalidInput
 from crewhall.store.transaction import Tx
@@ -28,13 +28,13 @@ WORDS = {"refused": "errors", "lost": "lost", "doubled": "doubled"}
 
 def numbers(options: Mapping[str, str]) -> tuple[int, int]:
     """How many writers, and how often each. Raises InvalidInput."""
-    found = []
+    values = []
     for name, (usual, most) in LIMITS.items():
         raw = options.get(name, str(usual))
         if not (raw.isascii() and raw.isdigit() and 1 <= int(raw[:9]) <= most):
             raise InvalidInput(f"--{name} is '{raw}'", hint=f"Give a whole number from 1 to {most}; {usual} is usual.")
-        found.append(int(raw))
-    return found[0], found[1]
+        values.append(int(raw))
+    return values[0], values[1]
 
 
 def measure(settings: Settings, writers: int, each: int, say: Say) -> dict[str, Any]:
@@ -43,34 +43,34 @@ def measure(settings: Settings, writers: int, each: int, say: Say) -> dict[str, 
     with _stopped_once(), throwaway(settings) as hall:
         say(f"selftest: {hall.about}")
         with ThreadPoolExecutor(writers) as threads, clients_of(hall, writers) as clients:
-            said, seconds = race(run, clients, each, threads, hall, say)
+            tallies, seconds = race(run, clients, each, threads, hall, say)
         hubs = len(hall.hubs())
         hall.end_hubs()
-        with closing(opened(hall)) as store:
+        with closing(open_store(hall)) as store:
             damage = store.check()
             with store.read() as tx:
-                stored = {name: _stored(tx, name, run) for name in OPERATIONS}
-    operations = [_figures(name, said[name], stored[name], seconds) for name in OPERATIONS]
+                stored = {name: _stored_pairs(tx, name, run) for name in OPERATIONS}
+    operations = [_figures(name, tallies[name], stored[name], seconds) for name in OPERATIONS]
     sums = {name: sum(row[name] for row in operations) for name in ("acknowledged", "refused", "lost", "doubled")}
     about = {"hall": hall.about, "writers": writers, "each": each, "hubs": hubs, "seconds": round(seconds, 3)}
     passed = hubs == 1 and damage is None and not (sums["refused"] or sums["lost"] or sums["doubled"])
     return about | {"operations": operations, **sums, "damage": damage, "passed": passed}
 
 
-def shown(found: Mapping[str, Any]) -> str:
+def figures_text(figures: Mapping[str, Any]) -> str:
     """The figures for a person: a table, and a line that says how it went."""
     rows = [
         row | {"codes": ", ".join(f"{code} {count}" for code, count in row["codes"].items()) or None}
-        for row in found["operations"]
+        for row in figures["operations"]
     ]
-    changes = f"{found['acknowledged']} acknowledged changes in {found['seconds']:.1f} s"
-    faults = [f"{found[name]} {word}" for name, word in WORDS.items() if found[name]]
-    faults += [f"{found['hubs']} hubs instead of one"] if found["hubs"] != 1 else []
-    faults += [f"the file is damaged: {found['damage']}"] if found["damage"] else []
+    changes = f"{figures['acknowledged']} acknowledged changes in {figures['seconds']:.1f} s"
+    faults = [f"{figures[name]} {word}" for name, word in WORDS.items() if figures[name]]
+    faults += [f"{figures['hubs']} hubs instead of one"] if figures["hubs"] != 1 else []
+    faults += [f"the file is damaged: {figures['damage']}"] if figures["damage"] else []
     verdict = f"FAILED: {', '.join(faults)}; {changes}"
-    if found["passed"]:
+    if figures["passed"]:
         verdict = f"passed: 0 errors, 0 lost, 0 doubled; {changes}, each stored once"
-    head = f"{found['writers']} writers, each {found['each']} times, on {found['hall']}"
+    head = f"{figures['writers']} writers, each {figures['each']} times, on {figures['hall']}"
     return f"{head}\n\n{render.table(rows)}\n\n{verdict}"
 
 
@@ -92,44 +92,46 @@ def _stopped_once() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-# What was told against what is there
+# What was acknowledged against what is stored
 
 
 @dataclass(frozen=True)
-class Compared:
+class Comparison:
+    """How many are stored, acknowledged but lost, and stored or acknowledged more than once."""
+
     stored: int
     lost: int
     doubled: int
 
 
-def compare(acknowledged: Sequence[Pair], stored: Sequence[Pair]) -> Compared:
-    """How many acknowledged pairs are not stored, and how often more than once was told or stored for one asking."""
+def compare(acknowledged: Sequence[Pair], stored: Sequence[Pair]) -> Comparison:
+    """How many acknowledged pairs are not stored, and how many more than one a request has of either."""
     there = set(stored)
     lost = sum(pair not in there for pair in acknowledged)
     most = Counter(asked for asked, _ in acknowledged) | Counter(asked for asked, _ in stored)
-    return Compared(len(stored), lost, most.total() - len(most))
+    return Comparison(len(stored), lost, most.total() - len(most))
 
 
-def _stored(tx: Tx, operation: str, run: str) -> list[Pair]:
+def _stored_pairs(tx: Tx, operation: str, run: str) -> list[Pair]:
     return [(row["asked"], row["told"]) for row in tx.all(f"selftest_{operation}s", run=run)]
 
 
-def _figures(operation: str, said: Said, stored: Sequence[Pair], seconds: float) -> dict[str, Any]:
-    times = sorted(said.seconds)
-    found = compare(said.acknowledged, stored)
+def _figures(operation: str, tally: OperationTally, stored: Sequence[Pair], seconds: float) -> dict[str, Any]:
+    times = sorted(tally.seconds)
+    comparison = compare(tally.acknowledged, stored)
     return {
         "operation": operation,
-        "acknowledged": len(said.acknowledged),
-        "stored": found.stored,
-        "lost": found.lost,
-        "doubled": found.doubled,
-        "refused": said.codes.total(),
-        "codes": dict(said.codes),
-        "taken_by_others": said.taken_by_others if operation == "claim" else None,
+        "acknowledged": len(tally.acknowledged),
+        "stored": comparison.stored,
+        "lost": comparison.lost,
+        "doubled": comparison.doubled,
+        "refused": tally.codes.total(),
+        "codes": dict(tally.codes),
+        "taken_by_others": tally.taken_by_others if operation == "claim" else None,
         "p50_ms": _at(times, 0.50),
         "p99_ms": _at(times, 0.99),
         "max_ms": _at(times, 1.0),
-        "per_second": round(len(said.acknowledged) / seconds),
+        "per_second": round(len(tally.acknowledged) / seconds),
     }
 
 

@@ -31,29 +31,29 @@ Say = Callable[[str], object]
 
 
 @dataclass
-class Said:
-    """What clients were told about one operation, and how long each answer took."""
+class OperationTally:
+    """The results of one operation: what the hub acknowledged or refused, and how long each took."""
 
     acknowledged: list[Pair] = field(default_factory=list)
     codes: Counter[str] = field(default_factory=Counter)
     taken_by_others: int = 0
     seconds: list[float] = field(default_factory=list)
 
-    def add(self, other: "Said") -> None:
+    def add(self, other: "OperationTally") -> None:
         self.acknowledged += other.acknowledged
         self.codes += other.codes
         self.taken_by_others += other.taken_by_others
         self.seconds += other.seconds
 
 
-class Client:
-    """A `crewhall mcp` of its own, asked one thing at a time; what it did and what it was told."""
+class SelftestClient:
+    """A client with its own `crewhall mcp`, one call at a time, and the tallies of its calls."""
 
     def __init__(self, hall: Throwaway, number: int) -> None:
         self.number = number
         self.agent = ""
         self.rounds = 0
-        self.said = {name: Said() for name in OPERATIONS}
+        self.tallies = {name: OperationTally() for name in OPERATIONS}
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "crewhall", "mcp"],
             stdin=subprocess.PIPE,
@@ -88,9 +88,9 @@ class Client:
     def must(self, tool: str, **arguments: Any) -> dict[str, Any]:
         body = self.ask(tool, **arguments)
         if "code" in body:
-            told = f"{tool} answered {body['code']}: {body['message']}"
+            refusal = f"{tool} answered {body['code']}: {body['message']}"
             raise Unavailable(
-                f"the throw-away hall could not be set up: {told}", hint="`crewhall doctor` may know why."
+                f"the throw-away hall could not be set up: {refusal}", hint="`crewhall doctor` may know why."
             )
         return body
 
@@ -106,39 +106,39 @@ class Client:
 
     def _create(self, run: str, name: str) -> None:
         source = {"source_type": "custom", "source_ref": run, "source_content": "made by crewhall selftest"}
-        made = self._timed("create", "workflow_create", name=name, **source)
+        made = self._timed_call("create", "workflow_create", name=name, **source)
         if made is None:
             return
-        self.said["create"].acknowledged.append((name, made["id"]))
-        if self._timed("plan", "workflow_set_plan", id=made["id"], plan=_plan([name])) is not None:
-            self.said["plan"].acknowledged.append((name, made["id"]))
+        self.tallies["create"].acknowledged.append((name, made["id"]))
+        if self._timed_call("plan", "workflow_set_plan", id=made["id"], plan=_plan([name])) is not None:
+            self.tallies["plan"].acknowledged.append((name, made["id"]))
 
     def _claim(self, wanted: Sequence[str]) -> None:
         """Take the first task that nobody holds; one of them is left for each client."""
-        said = self.said["claim"]
+        tally = self.tallies["claim"]
         for task in wanted:
-            body = self._timed("claim", "task_claim", task_id=task, agent_id=self.agent)
+            body = self._timed_call("claim", "task_claim", task_id=task, agent_id=self.agent)
             if body is not None and body["success"]:
-                said.acknowledged.append((task, self.agent))
+                tally.acknowledged.append((task, self.agent))
                 return
-            said.taken_by_others += body is not None
-        said.codes["NONE_LEFT"] += 1
+            tally.taken_by_others += body is not None
+        tally.codes["NONE_LEFT"] += 1
 
     def _write(self, workflow: str, name: str, recipient: str) -> None:
         letter = {"message_type": "notification", "subject": name, "body": "from crewhall selftest"}
         who = {"sender_id": self.agent, "recipient_id": recipient, "workflow_id": workflow}
-        sent = self._timed("message", "message_send", **letter, **who)
+        sent = self._timed_call("message", "message_send", **letter, **who)
         if sent is not None:
-            self.said["message"].acknowledged.append((name, sent["id"]))
+            self.tallies["message"].acknowledged.append((name, sent["id"]))
 
-    def _timed(self, operation: str, tool: str, **arguments: Any) -> dict[str, Any] | None:
+    def _timed_call(self, operation: str, tool: str, **arguments: Any) -> dict[str, Any] | None:
         """The body, or None for a refusal."""
         began = time.perf_counter()
         body = self.ask(tool, **arguments)
-        self.said[operation].seconds.append(time.perf_counter() - began)
+        self.tallies[operation].seconds.append(time.perf_counter() - began)
         if "code" not in body:
             return body
-        self.said[operation].codes[body["code"]] += 1
+        self.tallies[operation].codes[body["code"]] += 1
         return None
 
     def close(self) -> None:
@@ -159,11 +159,11 @@ def _plan(names: Sequence[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def clients_of(hall: Throwaway, count: int) -> Iterator[list[Client]]:
-    clients: list[Client] = []
+def clients_of(hall: Throwaway, count: int) -> Iterator[list[SelftestClient]]:
+    clients: list[SelftestClient] = []
     try:
         for number in range(count):
-            clients.append(Client(hall, number))
+            clients.append(SelftestClient(hall, number))
         yield clients
     finally:
         for client in clients:
@@ -173,24 +173,24 @@ def clients_of(hall: Throwaway, count: int) -> Iterator[list[Client]]:
 
 
 def race(
-    run: str, clients: Sequence[Client], each: int, threads: ThreadPoolExecutor, hall: Throwaway, say: Say
-) -> tuple[dict[str, Said], float]:
-    """Have all clients work at once; what they were told, and how many seconds it took."""
-    list(threads.map(Client.join, clients))
+    run: str, clients: Sequence[SelftestClient], each: int, threads: ThreadPoolExecutor, hall: Throwaway, say: Say
+) -> tuple[dict[str, OperationTally], float]:
+    """Have all clients work at once; their tallies, and how many seconds it took."""
+    list(threads.map(SelftestClient.join, clients))
     shared, tasks = _shared_tasks(run, clients, each, hall)
     agents = [client.agent for client in clients]
     say(f"selftest: {len(clients)} writers have joined, {len(hall.hubs())} hub")
     began = time.perf_counter()
     _wait([threads.submit(client.work, run, shared, tasks, agents) for client in clients], clients, each, say)
     seconds = time.perf_counter() - began
-    said = {name: Said() for name in OPERATIONS}
+    tallies = {name: OperationTally() for name in OPERATIONS}
     for client in clients:
-        for name, told in client.said.items():
-            said[name].add(told)
-    return said, seconds
+        for name, tally in client.tallies.items():
+            tallies[name].add(tally)
+    return tallies, seconds
 
 
-def _wait(works: "Sequence[Future[None]]", clients: Sequence[Client], each: int, say: Say) -> None:
+def _wait(works: "Sequence[Future[None]]", clients: Sequence[SelftestClient], each: int, say: Say) -> None:
     """Tell how far they are, often at first, until all are done."""
     pause = 1.0
     while wait(works, timeout=pause).not_done:
@@ -201,7 +201,9 @@ def _wait(works: "Sequence[Future[None]]", clients: Sequence[Client], each: int,
         work.result()
 
 
-def _shared_tasks(run: str, clients: Sequence[Client], each: int, hall: Throwaway) -> tuple[str, list[list[str]]]:
+def _shared_tasks(
+    run: str, clients: Sequence[SelftestClient], each: int, hall: Throwaway
+) -> tuple[str, list[list[str]]]:
     """A workflow, and rounds of tasks for all to claim from: in each as many as there are clients."""
     total = len(clients) * each
     workflows = []
@@ -210,11 +212,11 @@ def _shared_tasks(run: str, clients: Sequence[Client], each: int, hall: Throwawa
         workflows.append(clients[0].must("workflow_create", name=f"{run} shared", **source)["id"])
         names = [f"task {number}" for number in range(first, min(total, first + PLAN_TASKS))]
         clients[0].must("workflow_set_plan", id=workflows[-1], plan=_plan(names))
-    with closing(opened(hall)) as store, store.read() as tx:
+    with closing(open_store(hall)) as store, store.read() as tx:
         ids = [row["id"] for one in workflows for row in tx.all("selftest_tasks", workflow_id=one)]
     return workflows[0], [ids[first : first + len(clients)] for first in range(0, total, len(clients))]
 
 
-def opened(hall: Throwaway) -> Store:
+def open_store(hall: Throwaway) -> Store:
     """The throw-away hall's database, with the queries of a selftest."""
     return connect(hall.settings.database, Queries([text_of("crewhall.edges.cli", "selftest.sql")]))

@@ -2,30 +2,21 @@
 Events as they happen: one reader of the log for the whole hub, and watchers that each keep a cursor.
 
     log ──▶ feed's thread ──▶ the latest, kept in memory ──▶ each watcher takes what is after its cursor
-     └──────────── who is further behind than that reads the log itself ──────────▶ WebSocket, subscriptions/listen
+     └──────── a watcher that is further behind reads the log itself ────────────────▶ WebSocket, subscriptions/listen
 
 A watcher asks for what follows its cursor, so it loses nothing and sees nothing twice, whatever its pace; and since
 the feed holds nothing for it, one that stops reading costs the hub no memory and is dropped after a while.
 """
 
 import asyncio
-import json
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.websockets import WebSocket, WebSocketDisconnect
-
-from crewhall.edges.http.guard import credentials
-from crewhall.edges.hub.dispatch import Door
-from crewhall.errors import Failure, InvalidInput
+from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.families.work.event.model import Event
 from crewhall.store.events import events_after, pruned_through, wait_for_event
 from crewhall.store.transaction import Row, Store, Tx
@@ -36,14 +27,11 @@ PAGE = 500
 PAGES = 64  # texts that watchers of one pace share
 GATHER_SECONDS = 0.03  # what comes this close together goes out as one
 WAIT_SECONDS = 1.0
-CHECK_SECONDS = 1.0  # how often a watcher's token or cookie is looked at again
-CLOSE_CODES = {401: 4401, 410: 4410}
-BUG = 1011
 MESSAGE_BYTES = 256 * 1024  # WebSocket clients refuse a message of 1 MiB, unless told otherwise
 
 
-class Told(NamedTuple):
-    """One event, with the text that every watcher gets of it."""
+class FeedEvent(NamedTuple):
+    """An event, with the JSON that every watcher gets."""
 
     seq: int
     what: str
@@ -52,14 +40,14 @@ class Told(NamedTuple):
 
 
 class Feed:
-    """The hub's reader of the event log. It begins with its first watcher."""
+    """The hub's one reader of the event log. It starts with the first watcher."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
-        self._kept: deque[Told] = deque()
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._kept: deque[FeedEvent] = deque()
         self._kept_after = 0  # every event after this one is in memory
         self._pages: dict[tuple[int, str | None], tuple[str, int]] = {}
-        self._listeners: dict[object, Callable[[list[Told]], None]] = {}
+        self._listeners: dict[object, Callable[[list[FeedEvent]], None]] = {}
         self._changed = asyncio.Event()
         self._begun: asyncio.Task[None] | None = None
         self._stop = threading.Event()
@@ -73,7 +61,9 @@ class Feed:
         await asyncio.shield(self._begun)
 
     async def _begin(self) -> None:
-        self.position = self._kept_after = await self._door.thread(lambda: newest_event(self._door.hub.store))
+        self.position = self._kept_after = await self._dispatcher.thread(
+            lambda: newest_event(self._dispatcher.hub.store)
+        )
         loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._follow, args=(loop, self.position), name="crewhall-feed")
         self._thread.daemon = True
@@ -81,7 +71,7 @@ class Feed:
 
     def _follow(self, loop: asyncio.AbstractEventLoop, position: int) -> None:
         """In the feed's thread: read what is new, and hand it to the loop."""
-        store = self._door.hub.store
+        store = self._dispatcher.hub.store
         while not self._stop.is_set():
             try:
                 if not wait_for_event(store, position, WAIT_SECONDS, self._stop):
@@ -95,10 +85,10 @@ class Feed:
             if rows:
                 position = rows[-1]["seq"]
                 with suppress(RuntimeError):  # the loop has closed
-                    loop.call_soon_threadsafe(self._put, [told(row) for row in rows])
+                    loop.call_soon_threadsafe(self._put, [feed_event(row) for row in rows])
             self._stop.wait(GATHER_SECONDS)
 
-    def _put(self, events: list[Told]) -> None:
+    def _put(self, events: list[FeedEvent]) -> None:
         self._kept.extend(events)
         while len(self._kept) > KEPT:
             self._kept_after = self._kept.popleft().seq
@@ -109,8 +99,8 @@ class Feed:
         for listener in list(self._listeners.values()):
             listener(events)
 
-    def listen(self, listener: Callable[[list[Told]], None]) -> Callable[[], None]:
-        """Have every batch told to a listener; what comes back ends it."""
+    def listen(self, listener: Callable[[list[FeedEvent]], None]) -> Callable[[], None]:
+        """Give every batch to a listener; the function that comes back ends that."""
         token = object()
         self._listeners[token] = listener
 
@@ -139,16 +129,16 @@ class Feed:
 
     async def _from_log(self, cursor: int, topic: str | None) -> tuple[str, int]:
         def read() -> tuple[list[Any], int]:
-            with self._door.hub.store.read() as tx:
+            with self._dispatcher.hub.store.read() as tx:
                 return events_after(tx, cursor, PAGE, topic=topic), newest_in(tx)
 
         position = self.position
-        rows, newest = await self._door.thread(read)
+        rows, newest = await self._dispatcher.thread(read)
         # At least the feed's position: a watcher behind it that finds nothing would come again at once, for ever.
         after = rows[-1]["seq"] if len(rows) == PAGE else max(cursor, newest, position)
-        return _page([told(row) for row in rows], after, newest)
+        return _page([feed_event(row) for row in rows], after, newest)
 
-    def seen(self) -> int:
+    def newest_sent(self) -> int:
         """The newest event that watchers can see; all of them, as long as nobody watches."""
         return self.position if self._thread is not None else 2**63
 
@@ -159,7 +149,7 @@ class Feed:
 
     def close(self) -> None:
         self._stop.set()
-        self._door.hub.store.announce()
+        self._dispatcher.hub.store.announce()
         if self._thread is not None:
             self._thread.join(WAIT_SECONDS * 2)
 
@@ -174,17 +164,17 @@ def newest_in(tx: Tx) -> int:
     return max(int(tx.value("event_newest")), pruned_through(tx))
 
 
-def told(row: Row) -> Told:
-    """A row of the log as every edge tells it."""
+def feed_event(row: Row) -> FeedEvent:
+    """A row of the log as every edge sends it."""
     event = Event.from_row(row)
-    return Told(event.seq, event.what, event.subject, event.model_dump_json())
+    return FeedEvent(event.seq, event.what, event.subject, event.model_dump_json())
 
 
-def _fits(event: Told, topic: str | None) -> bool:
+def _fits(event: FeedEvent, topic: str | None) -> bool:
     return topic is None or event.what == topic or event.what.startswith(f"{topic}.")
 
 
-def _page(events: list[Told], cursor: int, newest: int) -> tuple[str, int]:
+def _page(events: list[FeedEvent], cursor: int, newest: int) -> tuple[str, int]:
     """As many of the events as a message takes, and the cursor after them: the one given if all are in it."""
     if not events:
         return "", cursor
@@ -196,90 +186,9 @@ def _page(events: list[Told], cursor: int, newest: int) -> tuple[str, int]:
             cursor = events[len(texts) - 1].seq
             break
         texts.append(event.text)
-    return _text(texts, cursor, newest), cursor
+    return page_text(texts, cursor, newest), cursor
 
 
-def _text(events: list[str], cursor: int, newest: int) -> str:
+def page_text(events: list[str], cursor: int, newest: int) -> str:
+    """A message with these events, as event_list answers."""
     return f'{{"events":[{",".join(events)}],"cursor":{cursor},"newest":{newest}}}'
-
-
-class LiveEdge:
-    """`/api/v1/events?after=N&topic=…` as a WebSocket: messages as event_list answers, from any cursor on."""
-
-    def __init__(self, door: Door, feed: Feed) -> None:
-        self._door = door
-        self._feed = feed
-        self.watchers = 0
-
-    def routes(self) -> list[BaseRoute]:
-        return [WebSocketRoute("/api/v1/events", self._watch), Route("/api/v1/events", _plainly)]
-
-    async def _watch(self, websocket: WebSocket) -> None:
-        await self._door.actor(credentials(websocket.scope, self._door.hub.settings))
-        after, topic = _asked(websocket)
-        await self._feed.begin()
-        await websocket.accept()
-        self.watchers += 1
-        sending = asyncio.create_task(self._send(websocket, after, topic))
-        leaving = asyncio.create_task(_gone(websocket))
-        try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self.watchers -= 1
-            for task in (sending, leaving):
-                task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
-
-    async def _send(self, websocket: WebSocket, after: int | None, topic: str | None) -> None:
-        cursor = self._feed.position if after is None else after
-        settings = self._door.hub.settings
-        who, seen_at = credentials(websocket.scope, settings), time.monotonic()
-        try:
-            # The first message comes at once, though it may have no events: it tells the cursor to come back with.
-            await websocket.send_text(_text([], cursor, self._feed.position))
-            while True:
-                text, cursor = await self._feed.page_after(cursor, topic)
-                if text:
-                    await asyncio.wait_for(websocket.send_text(text), settings["events.slow_seconds"])
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._feed.beyond(cursor), CHECK_SECONDS)
-                if time.monotonic() - seen_at >= CHECK_SECONDS:
-                    await self._door.actor(who)
-                    seen_at = time.monotonic()
-        except Failure as failure:
-            await websocket.send_text(json.dumps(failure.body()))
-            await websocket.close(CLOSE_CODES.get(failure.status, BUG), failure.code)
-        except TimeoutError:
-            log.warning("a watcher does not read and is dropped", extra={"cursor": cursor})
-            websocket.scope["state"]["transport"].abort()
-        except WebSocketDisconnect:
-            log.debug("a watcher went away")
-
-
-class UpgradeNeeded(InvalidInput):
-    """This path is a WebSocket's."""
-
-    status = 426
-
-
-async def _plainly(_: Request) -> Response:
-    raise UpgradeNeeded("this path is a WebSocket's", hint="A plain GET has /api/v1/event/list.")
-
-
-async def _gone(websocket: WebSocket) -> None:
-    """Wait for the watcher's end; what it says is of no interest."""
-    while (await websocket.receive())["type"] != "websocket.disconnect":
-        pass
-
-
-def _asked(websocket: WebSocket) -> tuple[int | None, str | None]:
-    query = websocket.query_params
-    unknown = sorted(set(query) - {"after", "topic"})
-    if unknown:
-        raise InvalidInput(f"unknown argument '{unknown[0][:80]}'", hint="It takes after (a cursor) and topic.")
-    after, topic = query.get("after"), query.get("topic")
-    if after is not None and not (after.isascii() and after.isdigit() and int(after) <= 2**53):
-        raise InvalidInput(f"after is '{after[:40]}'", hint="Give an event's number, or 0 for the oldest kept.")
-    if topic is not None and not 1 <= len(topic) <= 100:
-        raise InvalidInput("topic is empty or too long", hint="Give a noun (agent) or a kind (agent.registered).")
-    return None if after is None else int(after), topic

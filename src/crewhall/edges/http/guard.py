@@ -175,7 +175,7 @@ class Guard:
         """Count a body that did not tell its length."""
         seen = 0
 
-        async def counted() -> Message:
+        async def receive_counted() -> Message:
             nonlocal seen
             message = await receive()
             seen += len(message.get("body", b""))
@@ -183,7 +183,7 @@ class Guard:
                 raise self._too_large()
             return message
 
-        return counted
+        return receive_counted
 
     def _too_large(self) -> TooLarge:
         most = self.settings["server.max_body_bytes"]

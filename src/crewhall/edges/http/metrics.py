@@ -22,7 +22,7 @@ from crewhall import __version__
 from crewhall.app import Hub
 from crewhall.edges.http.feed import newest_event
 from crewhall.edges.http.guard import credentials
-from crewhall.edges.hub.dispatch import Door
+from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.errors import Failure
 from crewhall.meter import BUCKETS, Tally
 
@@ -38,28 +38,30 @@ Sample = tuple[str, Mapping[str, str], float]  # what its name ends with, its la
 
 
 class Metrics:
-    def __init__(self, door: Door, connections: Mapping[str, Callable[[], int]], position: Callable[[], int]) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, connections: Mapping[str, Callable[[], int]], position: Callable[[], int]
+    ) -> None:
         """`connections`: how many of each kind are open; `position`: the newest event that watchers were told of.
 
         Both are asked on the event loop, for each scrape.
         """
-        self.door = door
+        self.dispatcher = dispatcher
         self._connections = connections
         self._position = position
-        self._newest = Question(door, lambda: newest_number(door.hub))
-        self._change = Question(door, lambda: gets_through(door.hub))
+        self._newest = SharedQuery(dispatcher, lambda: newest_number(dispatcher.hub))
+        self._change = SharedQuery(dispatcher, lambda: gets_through(dispatcher.hub))
 
     def routes(self) -> list[Route]:
         return [Route("/metrics", self._metrics), Route("/healthz", self._health)]
 
     async def _metrics(self, request: Request) -> Response:
-        await self.door.actor(credentials(request.scope, self.door.hub.settings))
+        await self.dispatcher.actor(credentials(request.scope, self.dispatcher.hub.settings))
         position = self._position()  # before the newest number, so that it is not ahead of it
         newest = await self._newest.answer()
         lag = None if newest is None else max(0, newest - position)  # ahead of all as long as nobody watches
         opened: list[Sample] = [("", {"kind": kind}, count()) for kind, count in self._connections.items()]
         text = (
-            hub_metrics(self.door.hub)
+            hub_metrics(self.dispatcher.hub)
             + metric("crewhall_open_connections", "gauge", "Connections that are open now.", opened)
             + metric("crewhall_events_newest", "gauge", "The newest event's number.", single(newest))
             + metric("crewhall_event_lag", "gauge", "Events that this hub's watchers do not know yet.", single(lag))
@@ -74,7 +76,7 @@ class Metrics:
 
     async def _trouble(self) -> str | None:
         """Why a change would not get through now, or None."""
-        if self.door.is_stopping:
+        if self.dispatcher.is_stopping:
             return "the hub is stopping"
         answer = await self._change.answer()
         if answer is None:
@@ -82,18 +84,18 @@ class Metrics:
         return None if answer else "the database does not answer"
 
 
-class Question(Generic[AnswerT]):
-    """Something asked in a worker thread, once at a time: a crowd that asks shares one answer and takes one thread."""
+class SharedQuery(Generic[AnswerT]):
+    """A query in a worker thread, once at a time: all that wait for it share one result and one thread."""
 
-    def __init__(self, door: Door, ask: Callable[[], AnswerT]) -> None:
-        self._door = door
+    def __init__(self, dispatcher: Dispatcher, ask: Callable[[], AnswerT]) -> None:
+        self._dispatcher = dispatcher
         self._ask = ask
         self._asking: asyncio.Future[AnswerT] | None = None
 
     async def answer(self) -> AnswerT | None:
-        """The answer, or None when it does not come in time; the thread goes on waiting for it."""
+        """The result, or None if it does not come in time; the thread goes on waiting for it."""
         if self._asking is None or self._asking.done():
-            self._asking = asyncio.ensure_future(self._door.thread(self._ask))
+            self._asking = asyncio.ensure_future(self._dispatcher.thread(self._ask))
         asking = self._asking
         await asyncio.wait((asking,), timeout=PATIENCE_SECONDS)
         return asking.result() if asking.done() else None
@@ -129,6 +131,11 @@ def hub_metrics(hub: Hub) -> str:
         for outcome, count in tally.outcomes.items()
     ]
     times = [sample for tool, tally in tallies.items() for sample in histogram(tool, tally)]
+    chores = hub.chores.records.values()
+    runs: list[Sample] = [("", {"chore": one.name, "outcome": "failed"}, one.failures) for one in chores]
+    runs += [("", {"chore": one.name, "outcome": "ok"}, one.runs - one.failures) for one in chores]
+    took: list[Sample] = [("", {"chore": one.name}, (one.duration_ms or 0) / 1000) for one in chores if one.runs]
+    running: list[Sample] = [("", {"chore": one.name}, int(one.is_running)) for one in chores]
     lost, began = single(hub.calls.dropped), single(hub.meter.started_at)
     return (
         metric("crewhall_info", "gauge", "Which hub this is.", [("", info, 1)])
@@ -136,6 +143,9 @@ def hub_metrics(hub: Hub) -> str:
         + metric("crewhall_calls_total", "counter", "Calls that have ended, by their outcome.", ended)
         + metric("crewhall_call_seconds", "histogram", "How long calls took.", times)
         + metric("crewhall_calls_running", "gauge", "Calls that run now.", single(hub.meter.running))
+        + metric("crewhall_chore_runs_total", "counter", "Runs of chores, by how they ended.", runs)
+        + metric("crewhall_chore_last_seconds", "gauge", "How long the last run of a chore took.", took)
+        + metric("crewhall_chore_running", "gauge", "Whether a chore runs now.", running)
         + metric("crewhall_calls_not_logged_total", "counter", "Calls that the call log has lost.", lost)
     )
 

@@ -16,11 +16,11 @@ import anyio
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from crewhall.edges.hub.dispatch import Answer
+from crewhall.edges.hub.dispatch import CallResult
 
 BEHIND = 256  # events that wait for a slow client
 EVENTS = "text/event-stream"
-Coming = Callable[..., Coroutine[Any, Any, Answer]]  # may be given a `report`
+Coming = Callable[..., Coroutine[Any, Any, CallResult]]  # may be given a `report`
 
 
 async def reply(request: Request, coming: Coming) -> Response:
@@ -36,7 +36,7 @@ def _accepts_events(request: Request) -> bool:
     return EVENTS in (kind.partition(";")[0].strip().lower() for kind in kinds)
 
 
-def _status(answer: Answer) -> int:
+def _status(answer: CallResult) -> int:
     return answer.failure.status if answer.failure else 200
 
 
@@ -61,8 +61,8 @@ async def _events(coming: Coming) -> AsyncIterator[str]:
     answering = asyncio.create_task(coming(report=report))
     answering.add_done_callback(lambda _: out.put_nowait(None))
     try:
-        while (told := await out.get()) is not None:
-            yield told
+        while (text := await out.get()) is not None:
+            yield text
         answer = answering.result()
         yield event("answer", json.dumps({"status": _status(answer), "body": answer.body}))
     finally:
@@ -71,10 +71,10 @@ async def _events(coming: Coming) -> AsyncIterator[str]:
             await asyncio.wait([answering])
 
 
-async def _while_listening(request: Request, coming: Coroutine[Any, Any, Answer]) -> Answer:
+async def _while_listening(request: Request, coming: Coroutine[Any, Any, CallResult]) -> CallResult:
     """The answer, if the client stays to hear it; a client that leaves cancels its call."""
     answering = asyncio.ensure_future(coming)
-    leaving = asyncio.ensure_future(_gone(request))
+    leaving = asyncio.ensure_future(_wait_for_leave(request))
     try:
         await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -89,6 +89,6 @@ async def _while_listening(request: Request, coming: Coroutine[Any, Any, Answer]
         raise ClientDisconnect from None
 
 
-async def _gone(request: Request) -> None:
+async def _wait_for_leave(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass

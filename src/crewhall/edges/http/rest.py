@@ -16,11 +16,11 @@ from starlette.routing import Route
 
 from crewhall import __version__
 from crewhall.app import Origin
-from crewhall.edges.bridge.hub_socket import directory_told, told_variables
-from crewhall.edges.cli.arguments import typed
+from crewhall.edges.bridge.hello import client_directory, client_variables
 from crewhall.edges.http.guard import credentials, refusal
 from crewhall.edges.http.reply import EVENTS, reply
-from crewhall.edges.hub.dispatch import Door
+from crewhall.edges.http.typed_values import typed_value
+from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.errors import Failure, InvalidInput, NotFound, every_failure
 from crewhall.identity import Actor
 from crewhall.tool import Registry, Tool
@@ -29,9 +29,9 @@ PREFIX = "/api/v1"
 
 
 class RestEdge:
-    def __init__(self, door: Door) -> None:
-        self.door = door
-        self.registry = door.hub.registry
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self.dispatcher = dispatcher
+        self.registry = dispatcher.hub.registry
         self._commands = {tool.command: tool for tool in self.registry.tools}
         self._routes = {tool.route: tool for tool in self.registry.tools if tool.route is not None}
 
@@ -40,7 +40,7 @@ class RestEdge:
             Route("/api/openapi.json", self._openapi),
             Route(f"{PREFIX}/tools", self._tools),
             Route(f"{PREFIX}/{{noun}}/{{verb}}", self._tool, methods=["GET", "POST"]),
-            *(Route(f"{PREFIX}/{path}", self._routed, methods=methods) for path, methods in self._further().items()),
+            *(Route(f"{PREFIX}/{path}", self._route, methods=methods) for path, methods in self._further().items()),
         ]
 
     def _further(self) -> dict[str, list[str]]:
@@ -54,17 +54,17 @@ class RestEdge:
         return JSONResponse(openapi(self.registry))
 
     async def _tools(self, request: Request) -> JSONResponse:
-        """Every tool, as the command line needs them: whether the caller may use one is for the door to say."""
+        """Every tool, as the command line needs them: `Hub.call` decides whether the caller may use one."""
         await self._actor(request)
-        return JSONResponse({"tools": [described(tool) for tool in self.registry.tools]})
+        return JSONResponse({"tools": [describe(tool) for tool in self.registry.tools]})
 
-    async def _routed(self, request: Request) -> Response:
+    async def _route(self, request: Request) -> Response:
         method = "GET" if request.method == "HEAD" else request.method
         tool = self._routes[method, request.url.path.removeprefix(f"{PREFIX}/")]
         return await self._call(request, await self._actor(request), tool)
 
     async def _actor(self, request: Request) -> Actor:
-        return await self.door.actor(credentials(request.scope, self.door.hub.settings))
+        return await self.dispatcher.actor(credentials(request.scope, self.dispatcher.hub.settings))
 
     async def _tool(self, request: Request) -> Response:
         actor = await self._actor(request)
@@ -81,7 +81,7 @@ class RestEdge:
             arguments = await _arguments(tool, request)
         except Failure as failure:
             return refusal(failure, tool.name)
-        coming = partial(self.door.answer, tool.name, arguments, actor, "rest", origin=_origin(request, actor))
+        coming = partial(self.dispatcher.answer, tool.name, arguments, actor, "rest", origin=_origin(request, actor))
         return await reply(request, coming)
 
 
@@ -90,20 +90,20 @@ def _origin(request: Request, actor: Actor) -> Origin:
 
     An agent's words can hold it back (tiers.py); addresses and tokens are taken from the operator alone.
     """
-    told = _variables(unquote(request.headers.get("x-crewhall-variables", "")))
+    variables = _variables(unquote(request.headers.get("x-crewhall-variables", "")))
     if actor.kind != "operator":
-        told = {name: value for name, value in told.items() if name.startswith("CLAUDEOPS_")}
-    return Origin(directory_told(unquote(request.headers.get("x-crewhall-directory", ""))), variables=told)
+        variables = {name: value for name, value in variables.items() if name.startswith("CLAUDEOPS_")}
+    return Origin(client_directory(unquote(request.headers.get("x-crewhall-directory", ""))), variables=variables)
 
 
 def _variables(text: str) -> dict[str, str]:
     try:
-        told = json.loads(text) if text else {}
+        values = json.loads(text) if text else {}
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(told, dict):
+    if not isinstance(values, dict):
         return {}
-    return told_variables({name: value for name, value in told.items() if isinstance(value, str)})
+    return client_variables({name: value for name, value in values.items() if isinstance(value, str)})
 
 
 async def _arguments(tool: Tool, request: Request) -> dict[str, Any]:
@@ -112,7 +112,7 @@ async def _arguments(tool: Tool, request: Request) -> dict[str, Any]:
             raise InvalidInput(f"{tool.name} changes the hall, and GET never does", hint="Send it by POST.")
         properties = tool.input_schema["properties"]
         query = request.query_params
-        return {name: typed(properties.get(name, {"type": "string"}), query.getlist(name)) for name in query}
+        return {name: typed_value(properties.get(name, {"type": "string"}), query.getlist(name)) for name in query}
     if request.url.query:
         raise InvalidInput("a POST with a query string", hint="Its arguments go into the body, as a JSON object.")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -128,8 +128,8 @@ async def _arguments(tool: Tool, request: Request) -> dict[str, Any]:
     return arguments
 
 
-def described(tool: Tool) -> dict[str, Any]:
-    """A tool as plain data: what the command line, the docs and the snapshots are made from."""
+def describe(tool: Tool) -> dict[str, Any]:
+    """A tool as plain data, from which the command line, the docs and the snapshots are made."""
     return {
         "name": tool.name,
         "family": tool.family,

@@ -1,5 +1,5 @@
 """
-The hub's side of its bridges: a Unix socket that only the hub's own user may open, and a conversation with each.
+The hub's end of its bridges: a Unix socket that only the hub's own user may open, and a conversation with each.
 
     lock ─▶ listen ─▶ hello ─▶ talk … ─▶ "!leaving", answer what was sent, close        one hub of the hall at a time
 """
@@ -17,7 +17,8 @@ from typing import Any
 from crewhall import __version__
 from crewhall.app import Origin
 from crewhall.config import CLIENT_VARIABLES
-from crewhall.edges.bridge.hub_socket import BYE, LEAVING, Meeting, directory_told, is_own, version_of
+from crewhall.edges.bridge.hello import BYE, LEAVING, client_directory, version_of
+from crewhall.edges.bridge.hub_socket import HubSocket, is_own
 from crewhall.edges.mcp.caller import Caller, caller, families_in
 from crewhall.edges.mcp.line_transport import Conversation
 from crewhall.edges.mcp.server import McpEdge
@@ -31,19 +32,19 @@ SPARE_BYTES = 64 * 1024
 BRIDGE_NAME = re.compile(r"br_[0-9a-z]{1,40}")  # one that any database can hold
 
 
-class Bridgehead:
-    """The place where bridges come in. `leave` is called when one that is newer wants this hub's place."""
+class BridgeServer:
+    """Serves the hall's bridges. It calls `leave` if a newer hub is to take this one's place."""
 
-    def __init__(self, edge: McpEdge, worktree_edge: McpEdge, meeting: Meeting, leave: Callable[[], None]) -> None:
+    def __init__(self, edge: McpEdge, worktree_edge: McpEdge, hub_socket: HubSocket, leave: Callable[[], None]) -> None:
         self.edge, self._worktree_edge = edge, worktree_edge
-        self.meeting = meeting
+        self.hub_socket = hub_socket
         self.port: int | None = None  # of the hub's HTTP
         self.is_for_bridges = False  # started by one, and of no use when the last has gone
         self._leave = leave
         self._lock: int | None = None
         self.has_place = asyncio.Event()  # no other hub of this hall has it on this node
         self._server: asyncio.Server | None = None
-        self._bridges: dict[asyncio.Task[None], Carrier] = {}
+        self._bridges: dict[asyncio.Task[None], BridgeConnection] = {}
         self._is_leaving = False
 
     @property
@@ -53,7 +54,7 @@ class Bridgehead:
     @property
     def line_bytes(self) -> int:
         """The longest line of a bridge; it refuses a longer message itself, and knows whose it is."""
-        return int(self.edge.door.hub.settings["server.max_body_bytes"]) + SPARE_BYTES
+        return int(self.edge.dispatcher.hub.settings["server.max_body_bytes"]) + SPARE_BYTES
 
     def hold(self, lock: int, *, for_bridges: bool) -> None:
         """Take the lock that was got before: by the bridge that started this hub, or from a hub that made way."""
@@ -64,7 +65,7 @@ class Bridgehead:
     def take_place(self) -> bool:
         """Whether this hub has the hall's place on this node, perhaps from now on. Raises OSError."""
         if self._lock is None:
-            self._lock = self.meeting.try_lock()
+            self._lock = self.hub_socket.try_lock()
         if self._lock is not None:
             self.has_place.set()
         return self.has_place.is_set()
@@ -74,9 +75,9 @@ class Bridgehead:
         while not self.take_place():
             await asyncio.sleep(LOOK_SECONDS)
         try:
-            listener = self.meeting.listen()
+            listener = self.hub_socket.listen()
         except OSError as error:
-            log.error("no bridge can come in", extra={"socket": self.meeting.socket, "error": error})
+            log.error("no bridge can come in", extra={"socket": self.hub_socket.socket, "error": error})
             if self.is_for_bridges:
                 self._leave()
             return
@@ -86,33 +87,33 @@ class Bridgehead:
         """One bridge, from its hello to its end."""
         task = asyncio.current_task()
         assert task is not None
-        carrier = Carrier(self.edge, self._worktree_edge, reader, writer)
+        connection = BridgeConnection(self.edge, self._worktree_edge, reader, writer)
         try:
-            if await self._greet(carrier):
-                self._bridges[task] = carrier
+            if await self._greet(connection):
+                self._bridges[task] = connection
                 if self._is_leaving:
-                    carrier.leave()
-                with self.edge.door.hub.presence.connection(carrier.bridge):
-                    await carrier.run()
+                    connection.leave()
+                with self.edge.dispatcher.hub.presence.connection(connection.bridge):
+                    await connection.run()
         except (OSError, EOFError, asyncio.CancelledError):
             log.debug("a bridge went away")
         finally:
             self._bridges.pop(task, None)
             writer.close()
 
-    async def _greet(self, carrier: "Carrier") -> bool:
+    async def _greet(self, connection: "BridgeConnection") -> bool:
         """Whether the bridge may stay."""
         try:
-            hello = await asyncio.wait_for(carrier.read_hello(), HELLO_SECONDS)
+            hello = await asyncio.wait_for(connection.read_hello(), HELLO_SECONDS)
         except (TimeoutError, asyncio.LimitOverrunError):
             return False
         except Failure as failure:
-            await carrier.say(json.dumps({"error": failure.body()}))
+            await connection.say(json.dumps({"error": failure.body()}))
             return False
         is_newer = version_of(str(hello["crewhall"])) > version_of(__version__)
         leaves = is_newer or self._makes_way(hello)
-        most = self.edge.door.hub.settings["server.max_body_bytes"]
-        await carrier.say(json.dumps({"version": __version__, "max_bytes": most, "leaving": leaves}))
+        most = self.edge.dispatcher.hub.settings["server.max_body_bytes"]
+        await connection.say(json.dumps({"version": __version__, "max_bytes": most, "leaving": leaves}))
         if leaves:
             log.info("another hub takes over", extra={"version": hello["crewhall"]})
             self._leave()
@@ -128,9 +129,9 @@ class Bridgehead:
         if self._server is not None:
             self._server.close()
             with suppress(OSError):
-                self.meeting.socket.unlink()
-        for carrier in self._bridges.values():
-            carrier.leave()
+                self.hub_socket.socket.unlink()
+        for connection in self._bridges.values():
+            connection.leave()
         end = time.monotonic() + seconds
         while self._bridges and (left := end - time.monotonic()) > 0:  # one that was being greeted comes in meanwhile
             await asyncio.wait(self._bridges, timeout=left)
@@ -146,8 +147,8 @@ class Bridgehead:
             self._lock = None
 
 
-class Carrier:
-    """The lines of one bridge's connection."""
+class BridgeConnection:
+    """The connection to one bridge: its hello, then its lines."""
 
     def __init__(
         self, edge: McpEdge, worktree_edge: McpEdge, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -183,7 +184,7 @@ class Carrier:
             while (line := await self._read_line()) is not None and line != BYE:
                 await self._talk.receive(line)
             if line == BYE:
-                await self._talk.settled()
+                await self._talk.wait_until_settled()
         finally:
             self._talk.end()
             talking.cancel()
@@ -207,18 +208,20 @@ class Carrier:
 
     async def _caller(self) -> Caller:
         """Who speaks through this bridge: the agent whose token it has, or the operator. Raises Failure."""
-        told, hub = self._hello, self._edge.door.hub
-        token = told.get("token")
+        hello, hub = self._hello, self._edge.dispatcher.hub
+        token = hello.get("token")
         is_local = token is None and hub.settings["auth.local_without_token"]
-        actor = await self._edge.door.actor(Credentials(token=None if token is None else str(token), is_local=is_local))
-        variables = told.get("variables") or {}
+        actor = await self._edge.dispatcher.actor(
+            Credentials(token=None if token is None else str(token), is_local=is_local)
+        )
+        variables = hello.get("variables") or {}
         given = {name: str(variables[name]) for name in CLIENT_VARIABLES if name in variables}
-        origin = Origin(directory_told(told.get("directory")), self.bridge, given)
+        origin = Origin(client_directory(hello.get("directory")), self.bridge, given)
         return caller(
             self._edge.registry,
             actor,
-            told.get("families") or "",
-            told.get("profile"),
+            hello.get("families") or "",
+            hello.get("profile"),
             edge="bridge",
             origin=origin,
         )

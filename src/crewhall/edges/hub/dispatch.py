@@ -1,8 +1,8 @@
 """
-From an edge through the door and back: a worker thread for the call, a body and a status for the answer.
+From an edge to `Hub.call` and back: a worker thread for the call, a body and perhaps a failure for the result.
 
-An edge awaits `Door.answer`. When its client goes away, the call is told to stop and its thread is still waited for:
-what it had not committed is undone, and nothing runs on behind a client's back.
+An edge awaits `Dispatcher.answer`. If its client goes away, the dispatcher tells the call to stop and waits for its
+thread: what the call had not committed is undone, and nothing runs on behind a client's back.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from crewhall.app import NOWHERE, Hub, Origin
-from crewhall.edges.hub.threads import Apart, Job, Threads
+from crewhall.edges.hub.threads import Job, ThreadPerJob, Threads
 from crewhall.errors import Failure, Internal, TimedOut, Unavailable
 from crewhall.identity import Actor, Credentials
 from crewhall.stop import Stop
@@ -27,26 +27,26 @@ Report = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What leaves by every edge: the body, and the failure it tells of, if it does."""
+class CallResult:
+    """A call's result, as every edge sends it: the body, and the failure that it describes, if any."""
 
     body: dict[str, Any]
     failure: Failure | None = None
 
 
-def call(hub: Hub, name: str, arguments: Mapping[str, Any], actor: Actor, **more: Any) -> Answer:
-    """Call through the door; a failure becomes its body, a bug becomes INTERNAL and a traceback in the log."""
+def call(hub: Hub, name: str, arguments: Mapping[str, Any], actor: Actor, **more: Any) -> CallResult:
+    """Call a tool. A failure becomes its body; a bug becomes INTERNAL, with a traceback in the log."""
     try:
-        return Answer(hub.call(name, arguments, actor, **more))
+        return CallResult(hub.call(name, arguments, actor, **more))
     except Failure as failure:
-        return Answer(failure.body(name), failure)
+        return CallResult(failure.body(name), failure)
     except BaseException:  # a handler that exits must not take the hub with it
         log.exception("a bug in a tool", extra={"tool": name})
         internal = Internal(
             f"{name} failed because of a fault in Crewhall itself",
             hint="It may have happened: look before you repeat it. The hub's log has the details; please report them.",
         )
-        return Answer(internal.body(name), internal)
+        return CallResult(internal.body(name), internal)
 
 
 def _stuck() -> TimedOut:
@@ -56,15 +56,15 @@ def _stuck() -> TimedOut:
     )
 
 
-class Door:
-    """The threads of a hub's edges: short calls and long ones do not wait for each other."""
+class Dispatcher:
+    """Runs the calls of all edges in threads. Short and long calls have their own, so neither waits for the other."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self._short = Threads(hub.settings["tool.threads"], "crewhall-call")
         self._long = Threads(hub.settings["tool.long_threads"], "crewhall-long")
-        self._apart = Apart("crewhall-unhurried")
-        self._running: dict[Stop, Job[Answer]] = {}
+        self._apart = ThreadPerJob("crewhall-unhurried")
+        self._running: dict[Stop, Job[CallResult]] = {}
         self._worktrees: dict[Stop, str | None] = {}  # of the running calls
         self.is_stopping = False
 
@@ -77,21 +77,21 @@ class Door:
         report: Report | None = None,
         origin: Origin = NOWHERE,
         tool: Tool | None = None,
-    ) -> Answer:
+    ) -> CallResult:
         """The tool's answer; progress goes to `report` while it runs. Raises NotFound for a tool there is not."""
         if self.is_stopping:
             leaving = Unavailable("this hub is stopping", hint="Try again in a moment.")
-            return Answer(leaving.body(name), leaving)
+            return CallResult(leaving.body(name), leaving)
         tool = tool or self.hub.registry.find(name)
         if tool.pace == "quick" and self.hub.store.is_local:
             return call(self.hub, name, arguments, actor, edge=edge, origin=origin, tool=tool)
         seconds = self.hub.seconds_for(tool)
         stop = Stop(seconds)
-        told = Told(report, self.hub.settings["tool.progress"]) if report else None
+        relay = ProgressRelay(report, self.hub.settings["tool.progress"]) if report else None
         threads = self._apart if tool.pace == "own" else self._long if tool.pace == "long" else self._short
         job = threads.start(
             lambda: call(
-                self.hub, name, arguments, actor, edge=edge, stop=stop, progress=told, origin=origin, tool=tool
+                self.hub, name, arguments, actor, edge=edge, stop=stop, progress=relay, origin=origin, tool=tool
             )
         )
         self._running[stop] = job
@@ -99,21 +99,21 @@ class Door:
         too_late = seconds and asyncio.get_running_loop().call_later(seconds + STUCK_SECONDS, job.abandon, _stuck())
         try:
             answer = await job.result()
-            if told is not None:
-                await told.flush()
+            if relay is not None:
+                await relay.flush()
             return answer
         except TimedOut as failure:
-            return Answer(failure.body(name), failure)
+            return CallResult(failure.body(name), failure)
         except asyncio.CancelledError:
             stop.cancel()
-            await job.ended()
+            await job.wait_for_end()
             raise
         finally:
             if too_late:
                 too_late.cancel()
             del self._running[stop], self._worktrees[stop]
-            if told is not None:
-                told.end()
+            if relay is not None:
+                relay.end()
 
     def cancel(self, worktree: str | None = None) -> None:
         """Tell all calls to stop, or those that came by a worktree's server; each still gets an answer that says so."""
@@ -150,8 +150,8 @@ class Door:
         return all(ended)
 
 
-class Told:
-    """Progress on its way from a call's thread to its client, and a sign of life when there is none."""
+class ProgressRelay:
+    """Passes progress from a call's thread to its client, and says "still running" when there is none for long."""
 
     def __init__(self, report: Report, every: float) -> None:
         self._loop = asyncio.get_running_loop()

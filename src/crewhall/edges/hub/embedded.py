@@ -8,15 +8,15 @@ from contextlib import closing
 from crewhall.app import Hub
 from crewhall.config import Settings
 from crewhall.edges.hub import logs
-from crewhall.edges.hub.services import Running
+from crewhall.edges.hub.services import HubServices
 from crewhall.errors import Failure
 from crewhall.families.all import registry
 
 END_SECONDS = 15.0
 
 
-class Standalone:
-    """A hub with one client: the bridge at the other end of `connection`."""
+class HubThread:
+    """A hub in a thread of its own, for one client: the bridge at the other end of `connection`."""
 
     def __init__(self, settings: Settings) -> None:
         self.connection, self._theirs = socket.socketpair()
@@ -35,10 +35,10 @@ class Standalone:
             self._theirs.close()
 
     async def _serve(self, hub: Hub) -> None:
-        running = Running(hub, lambda: None)
-        reader, writer = await asyncio.open_unix_connection(sock=self._theirs, limit=running.bridges.line_bytes)
-        async with running.begun(is_alone=True):
-            await running.bridges.serve(reader, writer)
+        services = HubServices(hub, lambda: None)
+        reader, writer = await asyncio.open_unix_connection(sock=self._theirs, limit=services.bridges.line_bytes)
+        async with services.serve(is_alone=True):
+            await services.bridges.serve(reader, writer)
 
     def close(self) -> None:
         """Let the hub finish what it has begun."""

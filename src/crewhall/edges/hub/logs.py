@@ -11,8 +11,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
-class Line(logging.Formatter):
-    """A record as one line; what was passed as `extra` follows the message."""
+class LogLine(logging.Formatter):
+    """Formats a record as one line; `extra` values follow the message."""
 
     def format(self, record: logging.LogRecord) -> str:
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
@@ -33,7 +33,7 @@ def _value(value: object) -> str:
 def set_up(level: str) -> None:
     """Send the process's logs to stderr from this level up; libraries only speak when something is wrong."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Line())
+    handler.setFormatter(LogLine())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

@@ -27,14 +27,14 @@ from starlette.routing import Route
 from crewhall import __version__
 from crewhall.app import Hub
 from crewhall.config import Settings
-from crewhall.edges.bridge.address_files import Notice, running_hubs
-from crewhall.edges.bridge.hub_socket import Meeting
+from crewhall.edges.bridge.address_files import AddressFile, running_hubs
+from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.edges.http.errors import HANDLERS
-from crewhall.edges.http.feed import LiveEdge
 from crewhall.edges.http.guard import Connection, Guard, credentials
 from crewhall.edges.http.metrics import Metrics
 from crewhall.edges.http.rest import PREFIX, RestEdge
-from crewhall.edges.hub.services import Running
+from crewhall.edges.http.websocket import LiveEdge
+from crewhall.edges.hub.services import HubServices
 from crewhall.edges.web.pages import Pages, make_link, url_of
 from crewhall.errors import Unavailable
 from crewhall.identity import operator_token
@@ -45,29 +45,35 @@ TAKE_OVER_SECONDS = 15.0
 CUT_SECONDS = 3  # in which a call that was told to stop has answered
 
 
-def web_app(running: Running) -> Starlette:
+def web_app(services: HubServices) -> Starlette:
     """The hub's HTTP application."""
-    hub, door = running.hub, running.door
+    hub, dispatcher = services.hub, services.dispatcher
 
     async def about(request: Request) -> JSONResponse:
-        await door.actor(credentials(request.scope, hub.settings))
-        return JSONResponse(await door.thread(lambda: hub_facts(hub)))
+        await dispatcher.actor(credentials(request.scope, hub.settings))
+        return JSONResponse(await dispatcher.thread(lambda: hub_facts(hub)))
+
+    async def chores(request: Request) -> JSONResponse:
+        await dispatcher.actor(credentials(request.scope, hub.settings))
+        return JSONResponse(await dispatcher.thread(lambda: chore_records(hub)))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with running.begun():
+        async with services.serve():
             yield
 
-    live = LiveEdge(door, running.feed)
+    live = LiveEdge(dispatcher, services.feed)
+    connections = services.connections | {"websocket": lambda: live.watchers}
     routes = [
-        Route("/mcp", running.mcp),
-        Route("/mcp/{families}", running.mcp),
-        *running.sse.routes(),
+        Route("/mcp", services.mcp),
+        Route("/mcp/{families}", services.mcp),
+        *services.sse.routes(),
         Route(f"{PREFIX}/hub", about),
+        Route(f"{PREFIX}/chores", chores),
         *live.routes(),
-        *Metrics(door, running.connections | {"websocket": lambda: live.watchers}, running.feed.seen).routes(),
-        *RestEdge(door).routes(),
-        *Pages(door).routes(),
+        *Metrics(dispatcher, connections, services.feed.newest_sent).routes(),
+        *RestEdge(dispatcher).routes(),
+        *Pages(dispatcher).routes(),
     ]
     return Starlette(
         routes=routes,
@@ -93,6 +99,12 @@ def hub_facts(hub: Hub) -> dict[str, object]:
     }
 
 
+def chore_records(hub: Hub) -> dict[str, object]:
+    """How the chores of this hub went; one that another hub holds has not run here."""
+    now = hub.clock()
+    return {"hub": hub.id, "chores": [record.body(now) for record in hub.chores.records.values()]}
+
+
 def bind(settings: Settings, *, or_any: bool = False) -> socket.socket:
     """The hub's listening socket, perhaps on any port if its own is taken. Raises Unavailable when it is."""
     host, port = settings["server.host"], settings["server.port"]
@@ -116,15 +128,15 @@ def _listener(host: str, port: int) -> socket.socket:
     return listener
 
 
-class Server(uvicorn.Server):
-    """uvicorn, which tells when it is ready."""
+class HubServer(uvicorn.Server):
+    """uvicorn with a hub's services. It calls `ready` once it listens."""
 
     def __init__(self, hub: Hub, listener: socket.socket, ready: Callable[[], None] = lambda: None) -> None:
-        self.running = Running(hub, self.stop)
-        self.running.bridges.port = listener.getsockname()[1]
-        self.running.connections["http"] = lambda: len(self.server_state.connections)
+        self.services = HubServices(hub, self.stop)
+        self.services.bridges.port = listener.getsockname()[1]
+        self.services.connections["http"] = lambda: len(self.server_state.connections)
         config = uvicorn.Config(
-            web_app(self.running),
+            web_app(self.services),
             http=Connection,
             ws="websockets-sansio",
             ws_per_message_deflate=False,
@@ -161,21 +173,21 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: whether to stop. A hub that a bridge started stops when nobody has used it for long."""
-        bridges, worktrees = self.running.bridges, self.running.worktrees
+        bridges, worktrees = self.services.bridges, self.services.worktrees
         is_used = bridges.connections or self.server_state.connections or worktrees.connections or worktrees.is_wanted
         if not bridges.is_for_bridges or is_used:
             self._used_at = time.monotonic()
-        elif time.monotonic() - self._used_at > self.running.hub.settings["server.idle"]:
+        elif time.monotonic() - self._used_at > self.services.hub.settings["server.idle"]:
             log.info("nobody uses this hub; a bridge will start another")
             return True
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let running calls finish; those that go on are told to stop, and answer so before uvicorn cuts them off."""
-        seconds = self.running.hub.settings["server.shutdown_seconds"]
-        enough = asyncio.get_running_loop().call_later(seconds, self.running.door.cancel)
+        seconds = self.services.hub.settings["server.shutdown_seconds"]
+        enough = asyncio.get_running_loop().call_later(seconds, self.services.dispatcher.cancel)
         try:
-            await self.running.leave()  # uvicorn would wait for streams that do not end by themselves
+            await self.services.leave()  # uvicorn would wait for streams that do not end by themselves
             await super().shutdown(sockets)
         finally:
             enough.cancel()
@@ -195,30 +207,30 @@ def up(settings: Settings, registry: Registry, say: Callable[[str], object], loc
     else:
         listener = bind(settings, or_any=True)
     hub = Hub(settings, registry)
-    server: Server | None = None
+    server: HubServer | None = None
     try:
         url = url_of(settings, listener.getsockname()[1])
         with hub.own_work() as tx:
             operator_token(tx, settings.home, hub.clock())
             link = make_link(tx, url, hub.clock()) if not by_bridge else ""
-        notice = Notice(settings)
+        address_file = AddressFile(settings)
 
         def ready() -> None:
-            notice.put_up(url)
+            address_file.write(url)
             if not by_bridge:
                 say(GREETING.format(url=url, link=link, hall=settings.home))
             log.info("hub is up", extra={"url": url, "hub": hub.id, "version": __version__})
 
         try:
-            server = Server(hub, listener, ready)
+            server = HubServer(hub, listener, ready)
             if lock is not None:
-                server.running.bridges.hold(lock, for_bridges=by_bridge)
+                server.services.bridges.hold(lock, for_bridges=by_bridge)
             server.serve_forever()
         finally:
-            notice.take_down()
+            address_file.remove()
             log.info("hub is down", extra={"hub": hub.id})
     finally:
-        if server is not None and server.running.is_stuck:
+        if server is not None and server.services.is_stuck:
             log.error("calls that wait for the database could not be ended; leaving without them")
         else:
             hub.close()
@@ -246,25 +258,25 @@ def take_place(settings: Settings) -> tuple[socket.socket, int | None]:
 
     No hub has to go for one that cannot come: if the port is another program's, Unavailable is raised first.
     """
-    meeting = Meeting(settings)
+    hub_socket = HubSocket(settings)
     try:
         listener = bind(settings)
     except PortTaken:
-        lock = take_over(meeting, settings["server.port"])  # unless it is that very hub who has the port
+        lock = take_over(hub_socket, settings["server.port"])  # unless it is that very hub who has the port
         if lock is None:
             raise
         return bind(settings), lock
-    return listener, take_over(meeting)
+    return listener, take_over(hub_socket)
 
 
-def take_over(meeting: Meeting, port: int | None = None) -> int | None:
+def take_over(hub_socket: HubSocket, port: int | None = None) -> int | None:
     """The hall's lock from a hub that a bridge started, which makes way for one that a person starts.
 
     None when there is none such, or none that listens on this port; a hub that keeps its place is left alone.
     """
     hello = {"crewhall": __version__, "replaces": True, "port": port}
     try:
-        with meeting.connect() as connection, connection.makefile("rwb") as lines:
+        with hub_socket.connect() as connection, connection.makefile("rwb") as lines:
             connection.settimeout(TAKE_OVER_SECONDS)
             lines.write(json.dumps(hello).encode() + b"\n")
             lines.flush()
@@ -273,7 +285,7 @@ def take_over(meeting: Meeting, port: int | None = None) -> int | None:
     except (OSError, ValueError):
         return None
     end = time.monotonic() + TAKE_OVER_SECONDS
-    while (lock := meeting.try_lock()) is None and time.monotonic() < end:
+    while (lock := hub_socket.try_lock()) is None and time.monotonic() < end:
         time.sleep(0.02)
     return lock
 

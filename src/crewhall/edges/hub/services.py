@@ -1,4 +1,4 @@
-"""A hub that runs: its door, its chores, its ways in, begun and ended together."""
+"""The services of a running hub: dispatcher, chores and edges, started and stopped together."""
 
 import asyncio
 import logging
@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from crewhall.app import Hub
-from crewhall.edges.bridge.hub_socket import Meeting
+from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.edges.http.feed import Feed
-from crewhall.edges.hub.bridge_server import Bridgehead
-from crewhall.edges.hub.dispatch import Door
+from crewhall.edges.hub.bridge_server import BridgeServer
+from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.edges.mcp.server import McpEdge
 from crewhall.edges.mcp.sse import SseEdge
 from crewhall.edges.mcp.subscriptions import Listening
@@ -19,16 +19,18 @@ from crewhall.edges.worktree.servers import WorktreeServers
 log = logging.getLogger(__name__)
 
 
-class Running:
+class HubServices:
+    """Everything that one hub runs, except for the HTTP server in front of it."""
+
     def __init__(self, hub: Hub, stop: Callable[[], None]) -> None:
         self.hub = hub
-        self.door = Door(hub)
-        self.feed = Feed(self.door)
+        self.dispatcher = Dispatcher(hub)
+        self.feed = Feed(self.dispatcher)
         self.listening = Listening(self.feed, hub.registry)
-        self.mcp = McpEdge(self.door, self.listening)
+        self.mcp = McpEdge(self.dispatcher, self.listening)
         self.sse = SseEdge(self.mcp)
-        self.worktrees = WorktreeServers(self.door, self.feed)
-        self.bridges = Bridgehead(self.mcp, self.worktrees.edge, Meeting(hub.settings), stop)
+        self.worktrees = WorktreeServers(self.dispatcher, self.feed)
+        self.bridges = BridgeServer(self.mcp, self.worktrees.edge, HubSocket(hub.settings), stop)
         self.connections: dict[str, Callable[[], int]] = {
             "bridge": lambda: self.bridges.connections,
             "sse": lambda: self.sse.connections,
@@ -39,8 +41,8 @@ class Running:
         self._stop_at: float | None = None
 
     @asynccontextmanager
-    async def begun(self, *, is_alone: bool = False) -> AsyncIterator[None]:
-        """Chores are done and bridges come in, until the block ends; then running calls finish, and all is let go.
+    async def serve(self, *, is_alone: bool = False) -> AsyncIterator[None]:
+        """Do chores and serve bridges until the block ends; then let running calls finish, and stop everything.
 
         A hub that `is_alone` has one client already, and takes no bridges.
         """
@@ -50,7 +52,7 @@ class Running:
                 tasks.append(asyncio.create_task(self._chores()))
                 if not is_alone:
                     tasks.append(asyncio.create_task(self.worktrees.begin(self.bridges.has_place)))
-                    await self._served()
+                    await self._wait_for_worktrees()
                     tasks.append(asyncio.create_task(self.bridges.open()))
                 yield
         finally:
@@ -59,11 +61,11 @@ class Running:
             await self.leave()
             self.feed.close()
             has_ended = await asyncio.to_thread(self.hub.chores.close, self._seconds_left())
-            self.is_stuck = not await self.door.close(self._seconds_left()) or not has_ended
+            self.is_stuck = not await self.dispatcher.close(self._seconds_left()) or not has_ended
             self.bridges.release()
 
-    async def _served(self) -> None:
-        """Who is told that the hub is up finds its worktrees served, if this is the hub that serves them."""
+    async def _wait_for_worktrees(self) -> None:
+        """If this hub serves the worktrees, they are served before it says that it is up."""
         with suppress(OSError):
             if self.bridges.take_place():
                 await self.worktrees.has_begun.wait()
@@ -84,7 +86,7 @@ class Running:
     async def _chores(self) -> None:
         while True:
             try:
-                await self.door.thread(self.hub.chores.tick)
+                await self.dispatcher.thread(self.hub.chores.tick)
             except Exception:
                 log.exception("no chore could be started")
             await asyncio.sleep(self.hub.chores.tick_seconds)

@@ -49,8 +49,8 @@ class Job(Generic[ResultT]):
     async def result(self) -> ResultT:
         return await self._result
 
-    async def ended(self) -> None:
-        """Wait for the thread to be done with it, though the waiting task itself is cancelled.
+    async def wait_for_end(self) -> None:
+        """Wait until the thread is done with it, even if the waiting task itself is cancelled.
 
         anyio cancels a task again and again until it ends; a shield keeps that from us. A plain asyncio cancel
         comes through the shield, and once is enough to know.
@@ -61,8 +61,8 @@ class Job(Generic[ResultT]):
                     await self._end_seen.wait()
 
 
-class Apart:
-    """A thread for each job, for those that wait in a line of their own."""
+class ThreadPerJob:
+    """A thread for each job, for jobs that wait in a queue of their own."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -77,11 +77,11 @@ class Apart:
 
     def close(self, seconds: float) -> bool:
         """Let the threads finish; whether all of them did in that time."""
-        return _joined(self._threads, seconds)
+        return _join(self._threads, seconds)
 
 
 class Threads:
-    """So many threads that take jobs in the order in which they came."""
+    """A fixed number of threads, which take jobs first in, first out."""
 
     def __init__(self, count: int, name: str) -> None:
         self._jobs: SimpleQueue[Job[Any] | None] = SimpleQueue()
@@ -102,10 +102,11 @@ class Threads:
         """Let the threads finish what was given to them, and end; whether all of them did in that time."""
         for _ in self._threads:
             self._jobs.put(None)
-        return _joined(self._threads, seconds)
+        return _join(self._threads, seconds)
 
 
-def _joined(threads: Collection[threading.Thread], seconds: float) -> bool:
+def _join(threads: Collection[threading.Thread], seconds: float) -> bool:
+    """Wait for the threads to end; whether all of them did in that time."""
     end = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))

@@ -18,7 +18,7 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from mcp_types import INVALID_REQUEST, PARSE_ERROR, JSONRPCMessage, jsonrpc_message_adapter
 from pydantic import ValidationError
 
-from crewhall.edges.bridge.hub_socket import is_id, refusal
+from crewhall.edges.bridge.jsonrpc import is_id, refusal
 from crewhall.edges.mcp.caller import Caller
 from crewhall.edges.mcp.server import McpEdge
 from crewhall.errors import Failure, LimitExceeded
@@ -59,8 +59,8 @@ class Conversation:
         self._from_sdk.close()
         self._to_sdk.close()
 
-    async def settled(self) -> None:
-        """Wait until every request but the standing ones has its answer."""
+    async def wait_until_settled(self) -> None:
+        """Wait until every request except the standing ones has its response."""
         while self._is_busy():
             self._settled = anyio.Event()
             await self._settled.wait()
@@ -98,10 +98,10 @@ class Conversation:
         self._running[key] = (message["method"], size)
         self._bytes += size
 
-        async def unanswered() -> None:
+        async def settle_unanswered() -> None:
             self._settle(key)
 
-        metadata = ServerMessageMetadata(request_context=who, on_request_unanswered=unanswered)
+        metadata = ServerMessageMetadata(request_context=who, on_request_unanswered=settle_unanswered)
         await self._pass_on(message, metadata)
 
     async def _pass_on(self, message: dict[str, Any], metadata: ServerMessageMetadata | None) -> None:

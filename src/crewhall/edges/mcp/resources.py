@@ -44,8 +44,8 @@ from pydantic import BaseModel
 
 from crewhall.app import refuse_unstorable
 from crewhall.declaration import WORD, Declaration
-from crewhall.edges.cli.arguments import typed
-from crewhall.edges.hub.dispatch import Door
+from crewhall.edges.http.typed_values import typed_value
+from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.edges.mcp.caller import Caller, caller_of
 from crewhall.errors import Failure, InvalidInput, NotFound
 from crewhall.tool import SCHEME, Prompt, Registry, Tool, variables
@@ -60,8 +60,8 @@ Ctx = ServerRequestContext[Any]
 class Offers:
     """The lowlevel server's handlers for resources, prompts and completion."""
 
-    def __init__(self, door: Door, registry: Registry) -> None:
-        self.door = door
+    def __init__(self, dispatcher: Dispatcher, registry: Registry) -> None:
+        self.dispatcher = dispatcher
         self.registry = registry
 
     async def list_resources(self, ctx: Ctx, _: PaginatedRequestParams | None) -> ListResourcesResult:
@@ -82,9 +82,9 @@ class Offers:
         who, report = caller_of(ctx), ctx.session.report_progress
         with refusals(params):
             tool, given = self._at(params.uri)
-        answer = await self.door.answer(tool.name, given, who.actor, who.edge, report, origin=who.origin)
+        answer = await self.dispatcher.answer(tool.name, given, who.actor, who.edge, report, origin=who.origin)
         if answer.failure is not None:
-            raise refused(answer.failure, answer.body | {"uri": params.uri[:ADDRESS]})
+            raise protocol_error(answer.failure, answer.body | {"uri": params.uri[:ADDRESS]})
         text = json.dumps(answer.body, ensure_ascii=False)
         return ReadResourceResult(contents=[TextResourceContents(uri=params.uri, mime_type=JSON, text=text)])
 
@@ -112,17 +112,17 @@ class Offers:
         """What an argument may be that begins so: its type's words, or what the hall holds."""
         name, prefix = params.argument.name, params.argument.value
         with refusals(params):
-            declared, names = self._referred(params.ref, caller_of(ctx))
+            declared, names = self._resolve(params.ref, caller_of(ctx))
             if name not in names:
                 known = f"It takes {', '.join(names)}." if names else "It takes no arguments."
                 raise InvalidInput(f"unknown argument '{name[:WORD]}'", hint=known)
             words, query = declared.suggestions(name)
             if query is not None:
-                return await self.door.thread(lambda: self._held(query, prefix))
+                return await self.dispatcher.thread(lambda: self._stored_values(query, prefix))
         fitting = [word for word in words if word.startswith(prefix)]
-        return _completed(fitting, len(fitting))
+        return _completion(fitting, len(fitting))
 
-    def _referred(self, ref: PromptReference | ResourceTemplateReference, who: Caller) -> tuple[Declaration, list[str]]:
+    def _resolve(self, ref: PromptReference | ResourceTemplateReference, who: Caller) -> tuple[Declaration, list[str]]:
         """What a reference names, and the arguments that can be completed in it. Raises NotFound."""
         if isinstance(ref, PromptReference):
             prompt = self.registry.find_prompt(ref.name)
@@ -132,11 +132,11 @@ class Offers:
                 return tool, variables(uri)
         raise _nowhere(ref.uri)
 
-    def _held(self, query: str, prefix: str) -> CompleteResult:
-        """In a thread: what the hall holds that begins so."""
-        with self.door.hub.store.read() as tx:
+    def _stored_values(self, query: str, prefix: str) -> CompleteResult:
+        """In a thread: the values in the hall that start with this."""
+        with self.dispatcher.hub.store.read() as tx:
             rows = tx.all(query, prefix=prefix, limit=SUGGESTED)
-        return _completed([row["value"] for row in rows], rows[0]["total"] if rows else 0)
+        return _completion([row["value"] for row in rows], rows[0]["total"] if rows else 0)
 
 
 def resources(tools: list[Tool]) -> list[tuple[str, Tool]]:
@@ -159,7 +159,7 @@ def addresses(registry: Registry, what: str, subject: str) -> set[str]:
 def values(declared: Declaration, texts: Mapping[str, str]) -> dict[str, Any]:
     """Texts as the values that the arguments ask for; what does not fit is left for the parser to refuse."""
     properties = declared.input_schema["properties"]
-    return {name: typed(properties.get(name, {"type": "string"}), [text]) for name, text in texts.items()}
+    return {name: typed_value(properties.get(name, {"type": "string"}), [text]) for name, text in texts.items()}
 
 
 @contextmanager
@@ -169,10 +169,10 @@ def refusals(params: BaseModel) -> Iterator[None]:
         refuse_unstorable(params.model_dump())
         yield
     except Failure as failure:
-        raise refused(failure, failure.body()) from None
+        raise protocol_error(failure, failure.body()) from None
 
 
-def refused(failure: Failure, body: dict[str, Any]) -> MCPError:
+def protocol_error(failure: Failure, body: dict[str, Any]) -> MCPError:
     """A failure as a protocol error; what is not there is the caller's mistake as well (SEP-2164)."""
     code = INVALID_PARAMS if isinstance(failure, InvalidInput | NotFound) else INTERNAL_ERROR
     return MCPError(code, f"{failure.message}. {failure.hint}", body)
@@ -186,7 +186,7 @@ def _nowhere(address: str) -> NotFound:
     )
 
 
-def _completed(found: list[str], total: int) -> CompleteResult:
+def _completion(found: list[str], total: int) -> CompleteResult:
     shown = found[:SUGGESTED]
     return CompleteResult(completion=Completion(values=shown, total=total, has_more=total > len(shown)))
 

@@ -1,11 +1,10 @@
 """
-The MCP edge: the official SDK's lowlevel server in front of the door.
+The MCP edge: the official SDK's lowlevel server in front of `Hub.call`.
 
 Streamable HTTP at `/mcp`, for 2026-07-28 and for 2025-era clients, stateless in both: a request carries all that
 is needed to answer it. `/mcp/work` shows one family; `X-Crewhall-Families` and `X-Crewhall-Profile` pick as well.
 """
 
-import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
@@ -27,8 +26,9 @@ from mcp_types import Tool as McpTool
 from starlette.types import Receive, Scope, Send
 
 from crewhall import __version__
+from crewhall.edges.bridge.jsonrpc import tool_result
 from crewhall.edges.http.guard import WrongMethod, credentials, refusal
-from crewhall.edges.hub.dispatch import Door
+from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.edges.mcp.caller import Caller, caller_by, caller_of
 from crewhall.edges.mcp.resources import Offers
 from crewhall.edges.mcp.subscriptions import Listening
@@ -68,15 +68,21 @@ class McpEdge:
     """
 
     def __init__(
-        self, door: Door, listening: Listening, registry: Registry | None = None, instructions: str | None = None
+        self,
+        dispatcher: Dispatcher,
+        listening: Listening,
+        registry: Registry | None = None,
+        instructions: str | None = None,
     ) -> None:
-        self.door = door
-        self.registry = registry or door.hub.registry
-        told = self.registry.families if instructions is None else []
+        self.dispatcher = dispatcher
+        self.registry = registry or dispatcher.hub.registry
+        families = self.registry.families if instructions is None else []
         self._alone = {
-            one.name: McpEdge(door, listening, self.registry, one.instructions) for one in told if one.instructions
+            family.name: McpEdge(dispatcher, listening, self.registry, family.instructions)
+            for family in families
+            if family.instructions
         }
-        offers = Offers(door, self.registry)
+        offers = Offers(dispatcher, self.registry)
         self.server: Server[Any] = Server(
             "crewhall",
             version=__version__,
@@ -104,7 +110,7 @@ class McpEdge:
         )
         # The guard in front of every route checks Host, Origin and size; the SDK's own checks would say it twice.
         self.manager = StreamableHTTPSessionManager(
-            self.server, stateless=True, max_request_body_size=max(1, door.hub.settings["server.max_body_bytes"])
+            self.server, stateless=True, max_request_body_size=max(1, dispatcher.hub.settings["server.max_body_bytes"])
         )
 
     @asynccontextmanager
@@ -129,7 +135,7 @@ class McpEdge:
 
     async def caller(self, scope: Scope, edge: str = "mcp") -> Caller:
         """Who sent an HTTP request, and what it wants to see. Raises Unauthorized, InvalidInput."""
-        actor = await self.door.actor(credentials(scope, self.door.hub.settings))
+        actor = await self.dispatcher.actor(credentials(scope, self.dispatcher.hub.settings))
         return caller_by(self.registry, actor, scope, edge)
 
     async def _list(self, ctx: ServerRequestContext[Any], _: PaginatedRequestParams | None) -> ListToolsResult:
@@ -144,20 +150,10 @@ class McpEdge:
             raise MCPError(code=INVALID_PARAMS, message=f"{unknown.message}. {unknown.hint}") from None
         who = caller_of(ctx)
         report = ctx.session.report_progress
-        answer = await self.door.answer(
+        answer = await self.dispatcher.answer(
             params.name, params.arguments or {}, who.actor, who.edge, report, origin=who.origin, tool=tool
         )
         return tool_result(answer.body, is_error=answer.failure is not None)
-
-
-def tool_result(body: dict[str, Any], *, is_error: bool) -> dict[str, Any]:
-    """A body as the result of tools/call: the text says what the structure says."""
-    return {
-        "content": [{"type": "text", "text": json.dumps(body, ensure_ascii=False)}],
-        "structuredContent": body,
-        "isError": is_error,
-        "resultType": "complete",
-    }
 
 
 _only_post = refusal(

@@ -7,7 +7,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import ListenHandler, ResourceUpdated, ServerEvent
 from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
 
-from crewhall.edges.http.feed import Feed, Told
+from crewhall.edges.http.feed import Feed, FeedEvent
 from crewhall.edges.mcp.resources import addresses
 from crewhall.tool import Registry
 
@@ -34,7 +34,7 @@ class Listening:
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
         """The SDK's bus: tell a stream which resources each batch of events touched, each once."""
 
-        def tell(events: list[Told]) -> None:
+        def tell(events: list[FeedEvent]) -> None:
             touched = {uri for event in events for uri in addresses(self._registry, event.what, event.subject)}
             for uri in sorted(touched):
                 listener(ResourceUpdated(uri=uri))

@@ -9,7 +9,7 @@ from starlette.routing import Route
 from crewhall.app import Hub
 from crewhall.config import Settings
 from crewhall.edges.http.guard import cookie_name, credentials
-from crewhall.edges.hub.dispatch import Door
+from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.errors import NotFound, Unauthorized
 from crewhall.identity import LINK_MS, hash_of, make_token
 from crewhall.store.events import DAY_MS
@@ -26,8 +26,8 @@ POLICY = {
 
 
 class Pages:
-    def __init__(self, door: Door) -> None:
-        self.door = door
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self.dispatcher = dispatcher
 
     def routes(self) -> list[Route]:
         return [
@@ -38,14 +38,14 @@ class Pages:
 
     async def _hall(self, request: Request) -> Response:
         key = request.query_params.get("key")
-        who = credentials(request.scope, self.door.hub.settings)
+        who = credentials(request.scope, self.dispatcher.hub.settings)
         if key is not None and request.method == "GET":
             signed_in = await self._sign_in(key, cookie_name(request.scope))
             # A link that was clicked twice, in a browser that is signed in, is no reason to send it away.
             if signed_in is not None or who.cookie is None:
                 return signed_in or _file("welcome.html", 401)
         try:
-            await self.door.actor(who)
+            await self.dispatcher.actor(who)
         except Unauthorized:
             return _file("welcome.html", 401)
         return _file("hall.html")
@@ -56,8 +56,8 @@ class Pages:
         return _file(request.path_params["name"])
 
     async def _sign_in(self, key: str, name: str) -> Response | None:
-        days = self.door.hub.settings["auth.browser_days"]
-        cookie = await self.door.thread(lambda: use_link(self.door.hub, key, days))
+        days = self.dispatcher.hub.settings["auth.browser_days"]
+        cookie = await self.dispatcher.thread(lambda: use_link(self.dispatcher.hub, key, days))
         if cookie is None:
             return None
         answer = RedirectResponse("/", 303, POLICY)

@@ -49,7 +49,7 @@ class WorktreeServer:
         self._before_close: deque[tuple[float, int]] = deque(maxlen=10_000)  # when one closed, and how many there were
         self._config = uvicorn.Config(
             self._app(),
-            http=Parting,
+            http=WorktreeConnection,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -68,16 +68,16 @@ class WorktreeServer:
                 Route("/mcp", self._get, methods=["GET"]),
                 Route("/mcp/{stream}", self._streams.post, methods=["POST"]),
             ],
-            middleware=[Middleware(Guard, settings=self._edge.door.hub.settings)],
+            middleware=[Middleware(Guard, settings=self._edge.dispatcher.hub.settings)],
             exception_handlers=HANDLERS | {HTTPException: _elsewhere},
         )
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            async def seen(message: Message) -> None:
+            async def send_noted(message: Message) -> None:
                 self._note(scope, message)
                 await send(message)
 
-            await inner({**scope, WORKTREE: (self.root, self.identity)}, receive, seen)
+            await inner({**scope, WORKTREE: (self.root, self.identity)}, receive, send_noted)
 
         return app
 
@@ -93,11 +93,11 @@ class WorktreeServer:
         for listener in listeners:
             self._servers.append(await loop.create_server(self._connection, sock=listener))
 
-    def _connection(self) -> "Parting":
-        return Parting(config=self._config, server_state=self._state, app_state={"worktree_server": self})
+    def _connection(self) -> "WorktreeConnection":
+        return WorktreeConnection(config=self._config, server_state=self._state, app_state={"worktree_server": self})
 
     async def _post(self, request: Request) -> Response:
-        return _Passed(self._edge)
+        return AppResponse(self._edge)
 
     async def _get(self, request: Request) -> Response:
         """A stream for who wants one; who only looks what is here, such as Codex, would wait for its end."""
@@ -115,8 +115,8 @@ class WorktreeServer:
         since = time.monotonic() - MINUTE
         return max([len(self._open), *(number for at, number in self._before_close if at > since)])
 
-    def lost(self, peer: object) -> None:
-        """A connection is gone."""
+    def forget(self, peer: object) -> None:
+        """Drop a connection that has ended."""
         if peer in self._open:
             self._before_close.append((time.monotonic(), len(self._open)))
             self._open.discard(peer)
@@ -128,20 +128,20 @@ class WorktreeServer:
         self._streams.close()
         for connection in list(self._state.connections):
             connection.shutdown()  # one with nothing to do ends now
-        await self._gone(seconds)
-        self._edge.door.cancel(self.root)
-        await self._gone(GRACE)
+        await self._wait_for_connections(seconds)
+        self._edge.dispatcher.cancel(self.root)
+        await self._wait_for_connections(GRACE)
         for task in list(self._state.tasks):
             task.cancel()
         if self._state.tasks:
             await asyncio.wait(self._state.tasks, timeout=GRACE)
         for connection in list(self._state.connections):
-            assert isinstance(connection, Parting)
+            assert isinstance(connection, WorktreeConnection)
             connection.patient.end()
-        await self._gone(PATIENCE)
+        await self._wait_for_connections(PATIENCE)
 
-    async def _gone(self, seconds: float) -> None:
-        """Wait until no connection is left, but not for ever."""
+    async def _wait_for_connections(self, seconds: float) -> None:
+        """Wait until no connection is left, at most so many seconds."""
         end = time.monotonic() + seconds
         while (self._state.connections or self._state.tasks) and time.monotonic() < end:
             await asyncio.sleep(0.01)
@@ -153,8 +153,8 @@ async def _elsewhere(_: Request, error: HTTPException) -> Response:
     return refusal(NotFound("there is nothing at this path", hint="This server speaks MCP at /mcp, and that alone."))
 
 
-class _Passed(Response):
-    """The answer that an ASGI application gives itself."""
+class AppResponse(Response):
+    """A response that an ASGI application sends itself."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -163,16 +163,16 @@ class _Passed(Response):
         await self._app(scope, receive, send)
 
 
-class Parting(Connection):
-    """A connection whose client hangs up first."""
+class WorktreeConnection(Connection):
+    """A connection that lets its client hang up first."""
 
     def connection_made(self, transport: Any) -> None:
-        self.patient = Patient(transport)
+        self.patient = PatientTransport(transport)
         super().connection_made(self.patient)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self.app_state["worktree_server"].lost(self.app_state["peer"])
+        self.app_state["worktree_server"].forget(self.app_state["peer"])
 
     def shutdown(self) -> None:
         if self.cycle is None or self.cycle.response_complete:
@@ -181,7 +181,7 @@ class Parting(Connection):
             self.cycle.keep_alive = False
 
 
-class Patient:
+class PatientTransport:
     """A transport that waits for the other side's end before its own."""
 
     def __init__(self, transport: asyncio.Transport) -> None:

@@ -1,12 +1,12 @@
 """Which tasks may be run, and how much of what one printed is shown."""
 
 import codecs
-import difflib
 import re
 from collections.abc import Sequence
 
 from crewhall.errors import InvalidInput, NotFound
 from crewhall.outside.just import Recipe
+from crewhall.spelling import did_you_mean
 from crewhall.token_budget import LETTERS, fits
 
 TOKENS = 18_000  # of an output, so that no answer has more than 20,000
@@ -26,8 +26,8 @@ def refuse_unlisted(recipes: Sequence[Recipe], name: str) -> None:
 
 
 def _nearest(names: Sequence[str], name: str) -> str:
-    if near := difflib.get_close_matches(name, names, n=1, cutoff=0.5):
-        return f"Did you mean '{near[0]}'?"
+    if meant := did_you_mean(name, names, cutoff=0.5):
+        return meant
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"There are {', '.join(names[:NAMED])}{more}." if names else "The justfile has no public recipe."
 

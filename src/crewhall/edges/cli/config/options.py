@@ -1,14 +1,15 @@
-"""The words after `crewhall config`, and what they ask for."""
+"""The words after `crewhall config`, and the request that they make."""
 
-import difflib
 import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from crewhall.errors import InvalidInput, NotFound
+from crewhall.options import read_words
 from crewhall.outside.clients.catalog import CLIENTS, KnownClient
 from crewhall.outside.repository_paths import working_tree
+from crewhall.spelling import did_you_mean
 
 USAGE = f"""\
 usage: crewhall config --client C [--write | --remove] [--url] [--agent NAME [--role R]] [--worktree PATH] …
@@ -38,8 +39,8 @@ HINT = "`crewhall config --help` tells what there is."
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the words ask for."""
+class ConfigRequest:
+    """What `crewhall config` is asked to do."""
 
     client: KnownClient
     name: str
@@ -59,8 +60,8 @@ class Wanted:
         return str(self.directory) if "--worktree" in self.options else None
 
 
-def understood(rest: list[str]) -> Wanted:
-    """The words as what they ask for. Raises InvalidInput, NotFound."""
+def parse_request(rest: list[str]) -> ConfigRequest:
+    """The words as a request. Raises InvalidInput, NotFound."""
     options, switches = _split(rest)
     for one, other in APART:
         if {one, other} <= options.keys() | switches:
@@ -77,25 +78,22 @@ def understood(rest: list[str]) -> Wanted:
     name = options.get("--name") or _name(directory if "--worktree" in options else None)
     if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
         raise InvalidInput(f"'{name}' is no name for a server", hint="Use letters, digits, - and _, at most 64.")
-    return Wanted(client, name, scope, directory, options, frozenset(switches))
+    return ConfigRequest(client, name, scope, directory, options, frozenset(switches))
 
 
 def _split(rest: list[str]) -> tuple[dict[str, str], set[str]]:
     options: dict[str, str] = {}
     switches: set[str] = set()
-    waiting = list(rest)
-    while waiting:
-        word = waiting.pop(0)
-        name, equals, value = word.partition("=")
-        if word in SWITCHES:
-            switches.add(word)
-        elif name not in VALUES:
-            near = difflib.get_close_matches(name, (*SWITCHES, *VALUES), n=1)
-            raise InvalidInput(f"'{word}' has no place here" + (f", did you mean {near[0]}?" if near else ""), HINT)
-        elif not value and (equals or not waiting or waiting[0].startswith("--")):
-            raise InvalidInput(f"{name} needs a value", hint=HINT)
+    for word in read_words(rest, lambda name, following: name in VALUES and not following.startswith("--")):
+        if word.text in SWITCHES:
+            switches.add(word.text)
+        elif word.name not in VALUES:
+            meant = did_you_mean(word.name, (*SWITCHES, *VALUES), ", did you mean {}?")
+            raise InvalidInput(f"'{word.text}' has no place here{meant}", hint=HINT)
+        elif word.value is None or word.text == f"{word.name}=":
+            raise InvalidInput(f"{word.name} needs a value", hint=HINT)
         else:
-            options[name] = value or waiting.pop(0)
+            options[word.name] = word.value
     return options, switches
 
 
@@ -107,8 +105,7 @@ def _client(name: str | None) -> KnownClient:
 
 def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
     if value not in known:
-        near = difflib.get_close_matches(value, known, n=1)
-        wrong = f"{option} is '{value}'" + (f", did you mean {near[0]}?" if near else "")
+        wrong = f"{option} is '{value}'{did_you_mean(value, known, ', did you mean {}?')}"
         raise InvalidInput(wrong, hint=f"Here it is one of {', '.join(known)}.")
     return value
 

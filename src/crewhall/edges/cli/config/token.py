@@ -5,8 +5,7 @@ from contextlib import closing
 from typing import Any, NamedTuple
 
 from crewhall.app import Hub
-from crewhall.edges.cli.config.ways_in import called
-from crewhall.edges.cli.hall_client import Hall
+from crewhall.edges.cli.hall_client import Hall, result_of
 from crewhall.errors import Conflict, Unauthorized
 from crewhall.families.all import registry
 from crewhall.identity import Credentials
@@ -32,7 +31,7 @@ def grant(hall: Hall, name: str, role: str | None, runtime: str, held: str | Non
         ids = ", ".join(agent["id"] for agent in named)
         raise Conflict(f"{len(named)} agents are named '{name}': {ids}", hint="Name one by its id: --agent ag_…")
     if not named:
-        made = called(hall, "agent_token_create", "agent token", name=name, role=role or "worker", runtime=runtime)
+        made = result_of(hall, "agent_token_create", "agent token", name=name, role=role or "worker", runtime=runtime)
         return Grant(made["agent_id"], made["token"], True)
     (agent,) = named
     if role not in (None, agent["role"]):
@@ -42,14 +41,14 @@ def grant(hall: Hall, name: str, role: str | None, runtime: str, held: str | Non
         )
     if held is not None and _holder(hall, held) == agent["id"]:
         return Grant(agent["id"], held, False)
-    made = called(hall, "agent_token_create", "agent token", agent_id=agent["id"])
+    made = result_of(hall, "agent_token_create", "agent token", agent_id=agent["id"])
     return Grant(agent["id"], made["token"], True)
 
 
 def _agents(hall: Hall) -> Iterator[dict[str, Any]]:
     offset: int | None = 0
     while offset is not None:
-        page = called(hall, "agent_list", "agent list", limit=PAGE, offset=offset)
+        page = result_of(hall, "agent_list", "agent list", limit=PAGE, offset=offset)
         yield from page["agents"]
         offset = page["next_offset"]
 

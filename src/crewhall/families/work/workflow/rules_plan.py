@@ -8,13 +8,13 @@ kind is a gate before each sequence that a task holds shut, so that the graph st
                               └──────▶ gate 3 ──▶ …
 """
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Protocol
 
 from crewhall.errors import InvalidInput
+from crewhall.spelling import did_you_mean
 
 MINUTES = {"low": 5, None: 15, "medium": 15, "high": 45}  # what a task is taken to need before any is done
 NAMED = 8  # of the tasks of a cycle that a message names
@@ -64,10 +64,10 @@ def refuse_misnamed(tasks: Sequence[NamedTask], known: Sequence[str] = ()) -> No
             if wanted == task.name:
                 raise InvalidInput(f"task '{task.name}' depends on itself", hint="Take it out of its depends_on.")
             if wanted not in names:
-                near = difflib.get_close_matches(wanted, names, n=1) if len(names) <= 1000 else []
+                meant = did_you_mean(wanted, names) if len(names) <= 1000 else ""
                 raise InvalidInput(
                     f"task '{task.name}' depends on '{wanted[:80]}', which is not in the plan",
-                    hint=f"Did you mean '{near[0]}'?" if near else "depends_on holds names of tasks of this workflow.",
+                    hint=meant or "depends_on holds names of tasks of this workflow.",
                 )
 
 

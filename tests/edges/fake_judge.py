@@ -30,7 +30,7 @@ case "$first" in
 """
 
 
-def stand_in(path: Path) -> str:
+def write_fake_claude(path: Path) -> str:
     """A command for the setting judge.command: a script of a few lines, which starts in a millisecond."""
     told = {"type": "result", "subtype": "success", "is_error": False, "usage": USAGE, "total_cost_usd": 0.02}
     cases = ""

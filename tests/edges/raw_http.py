@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 
 from tests.conftest import Live
-from tests.edges.ways import ACCEPT, META, MODERN
+from tests.edges.interfaces import ACCEPT, META, MODERN
 from tests.postgres import missing
 
 # One client for all: making one reads every certificate of the machine. Hubs come and go, so it keeps no connection
@@ -21,7 +21,7 @@ JSON = {"Content-Type": "application/json"}
 ERAS = (MODERN, "2025-06-18")
 
 
-def refused(live: Live, answer: httpx2.Response, status: int, code: str) -> dict[str, Any]:
+def assert_refused(live: Live, answer: httpx2.Response, status: int, code: str) -> dict[str, Any]:
     """The body of a refusal, which says what to do next, and after which the hub still answers."""
     assert answer.status_code == status, answer.text
     body: dict[str, Any] = answer.json()

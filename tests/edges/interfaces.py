@@ -15,7 +15,7 @@ import pytest
 from mcp.shared.inbound import encode_header_value
 
 from crewhall.edges.cli import main
-from crewhall.edges.cli.main import RULED_NO
+from crewhall.edges.cli.tool_command import RULED_NO
 from crewhall.errors import every_failure
 from tests.conftest import Live
 from tests.edges.prefork import prefork
@@ -155,8 +155,8 @@ def run_here(words: list[str], **environment: str) -> tuple[int, str]:
         return main.run(words), out.getvalue()
 
 
-Way = Callable[[Live, str, dict[str, Any], str], dict[str, Any]]
-WAYS: dict[str, Way] = {
+Interface = Callable[[Live, str, dict[str, Any], str], dict[str, Any]]
+INTERFACES: dict[str, Interface] = {
     "mcp-2026": by_mcp(MODERN),
     "mcp-2025-11": by_mcp("2025-11-25"),
     "mcp-2025-06": by_mcp("2025-06-18"),

@@ -28,7 +28,7 @@ class Piped:
         return getattr(self._process, name)
 
 
-class Bridge(Stdio):
+class ForkedBridge(Stdio):
     """A client whose bridge is forked: for tests of what goes through one, not of how it starts."""
 
     def _start(self, words: list[str], environment: dict[str, str]) -> "subprocess.Popen[bytes]":

@@ -9,7 +9,7 @@ from crewhall.families.work.model import Done
 from crewhall.tool import Family, Registry
 
 
-class Lab:
+class SampleFamily:
     """A registry with the lab's tools, and the signals that its tests wait for."""
 
     def __init__(self) -> None:
