@@ -308,7 +308,7 @@ def _held_after_its_row(
 
     def at_commit() -> None:
         commits.append(None)
-        if len(commits) == 2:  # it looks at the workflow first
+        if len(commits) == 1:  # the row's; what it reads before commits nothing
             watch.hold_at("check-ref-format", gate)
 
     site.hub.before_commit = at_commit
