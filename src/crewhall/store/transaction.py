@@ -34,9 +34,12 @@ class Work:
 
 
 class Look(Protocol):
-    """What can answer one query: a transaction, or a store on its own."""
+    """What can answer one query: a transaction, or a store on its own.
 
-    def one(self, name: str, /, **params: Any) -> Row | None: ...
+    Rows are dicts. They are typed Any, so that a reader can name their columns: `row: TaskRow | None = tx.one(…)`.
+    """
+
+    def one(self, name: str, /, **params: Any) -> Any | None: ...
 
 
 @dataclass
@@ -55,12 +58,12 @@ class Tx:
         assert self.work is not None, "only writing transactions have a time"
         return self.work.now
 
-    def one(self, name: str, /, **params: Any) -> Row | None:
+    def one(self, name: str, /, **params: Any) -> Any | None:
         """The query's row, or None."""
         row: Row | None = self._execute(name, params).fetchone()
         return row
 
-    def all(self, name: str, /, **params: Any) -> list[Row]:
+    def all(self, name: str, /, **params: Any) -> list[Any]:
         """The query's rows."""
         rows: list[Row] = self._execute(name, params).fetchall()
         return rows
@@ -143,7 +146,7 @@ class Store(ABC):
         """A snapshot to read from."""
 
     @abstractmethod
-    def one(self, name: str, /, **params: Any) -> Row | None:
+    def one(self, name: str, /, **params: Any) -> Any | None:
         """The row of one query, without the cost of a transaction: a single statement is its own snapshot."""
 
     @abstractmethod

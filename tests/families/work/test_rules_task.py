@@ -54,12 +54,12 @@ TASK_GOES = {  # back to pending happens by release, expiry and replan only, so 
 }
 
 
-def workflow(status: str = "in_progress", tasks: int = 4, finished: int = 4, **more: Any) -> dict[str, Any]:
+def workflow(status: str = "in_progress", tasks: int = 4, finished: int = 4, **more: Any) -> Any:
     counts = {"task_count": tasks, "finished_count": finished, "completed_count": finished}
     return {"id": "wf_1", "status": status, "max_parallel_tasks": 1, "started_at": None, **counts, **more}
 
 
-def task(status: str = "pending", waits_for: int = 0, **more: Any) -> dict[str, Any]:
+def task(status: str = "pending", waits_for: int = 0, **more: Any) -> Any:
     return {"id": "tk_1", "status": status, "waits_for": waits_for, "claimed_by": None, "claim_epoch": 0, **more}
 
 
@@ -263,7 +263,7 @@ def test_tasks_whose_work_conflicts_are_not_recommended_together() -> None:
     ],
 )
 def test_what_remains_is_told_by_complexity_and_then_by_the_rate(
-    row: dict[str, Any], longest: int, now: int, remaining: tuple[int, bool]
+    row: Any, longest: int, now: int, remaining: tuple[int, bool]
 ) -> None:
     assert remaining_ms(row, longest, now) == remaining
 

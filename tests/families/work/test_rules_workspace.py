@@ -31,12 +31,12 @@ NAMES = [
 
 @pytest.mark.parametrize(("name", "branch"), NAMES)
 def test_a_tasks_branch_has_its_name_in_plain_letters_and_the_end_of_its_id(name: str, branch: str) -> None:
-    assert branch_for({"name": name, "id": "tk_xyz789abc123"}) == branch
+    assert branch_for({"id": "tk_xyz789abc123", "name": name, "status": "pending", "waits_for": 0}) == branch
 
 
 @given(st.text(max_size=300))
 def test_any_name_makes_a_branch_that_git_and_a_directory_take(name: str) -> None:
-    branch = branch_for({"name": name, "id": "tk_xyz789abc123"})
+    branch = branch_for({"id": "tk_xyz789abc123", "name": name, "status": "pending", "waits_for": 0})
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*-abc123", branch) and len(branch) <= 47
 
 

@@ -59,7 +59,7 @@ def open_worktree(tx: Tx, node: str, path: str, now: int, workspace_id: str | No
     id = new_id("wt")
     if tx.run("worktree_insert", id=id, node=node, path=path, workspace_id=workspace_id, now=now):
         tx.event("worktree.opened", id, after="open")
-    row = tx.one("worktree_at", node=node, path=path)
+    row: Row | None = tx.one("worktree_at", node=node, path=path)
     assert row is not None
     return row
 

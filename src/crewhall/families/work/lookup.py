@@ -1,8 +1,11 @@
 """Rows by their ids, locked or not; NotFound with a hint where to look when there is none."""
 
-from typing import Literal
+from typing import Any, Literal, overload
 
 from crewhall.errors import NotFound
+from crewhall.families.work.agent.model import AgentLocked, AgentRow
+from crewhall.families.work.task.model import TaskRow
+from crewhall.families.work.workflow.model import WorkflowLocked, WorkflowRow
 from crewhall.store.transaction import Look, Row, Tx
 
 Kind = Literal["agent", "message", "task", "template", "workflow", "workspace"]
@@ -16,17 +19,29 @@ HINTS: dict[Kind, str] = {
 }
 
 
-def get(look: Look, kind: Kind, thing_id: str) -> Row:
+@overload
+def get(look: Look, kind: Literal["agent"], thing_id: str) -> AgentRow: ...
+@overload
+def get(look: Look, kind: Literal["task"], thing_id: str) -> TaskRow: ...
+@overload
+def get(look: Look, kind: Literal["workflow"], thing_id: str) -> WorkflowRow: ...
+@overload
+def get(look: Look, kind: Literal["message", "template", "workspace"], thing_id: str) -> Row: ...
+def get(look: Look, kind: Kind, thing_id: str) -> Any:
     """The row of a thing. Raises NotFound."""
     return _refuse_missing(look.one(f"{kind}_get", id=thing_id), kind, thing_id)
 
 
-def get_locked(tx: Tx, kind: Literal["agent", "workflow"], thing_id: str) -> Row:
+@overload
+def get_locked(tx: Tx, kind: Literal["agent"], thing_id: str) -> AgentLocked: ...
+@overload
+def get_locked(tx: Tx, kind: Literal["workflow"], thing_id: str) -> WorkflowLocked: ...
+def get_locked(tx: Tx, kind: Literal["agent", "workflow"], thing_id: str) -> Any:
     """The columns of a thing that change, locked until commit. Raises NotFound."""
     return _refuse_missing(tx.one(f"{kind}_lock", id=thing_id), kind, thing_id)
 
 
-def _refuse_missing(row: Row | None, kind: Kind, thing_id: str) -> Row:
+def _refuse_missing(row: Any | None, kind: Kind, thing_id: str) -> Any:
     if row is None:
         raise no_such(kind, thing_id)
     return row

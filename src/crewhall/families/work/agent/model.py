@@ -1,13 +1,12 @@
 """Agents: ag_…, a registered worker of any runtime, online, busy or offline."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import AfterValidator, Field
 from pydantic_core import from_json
 
 from crewhall.bounded import WHOLE_BYTES, Cut, cut
 from crewhall.families.work.model import PATH_BYTES, check_path_length
-from crewhall.store.transaction import Row
 from crewhall.tool import Result
 
 Runtime = Literal["claude_code", "codex", "gemini", "opencode", "custom"]
@@ -23,6 +22,54 @@ Metadata = Annotated[dict[str, Any], Field(description="Anything else worth keep
 WorkspacePath = Annotated[
     str, Field(max_length=PATH_BYTES, description="The directory you work in."), AfterValidator(check_path_length)
 ]
+
+
+class AgentPresence(TypedDict):
+    """The columns of an agent that tell whether it is here."""
+
+    id: str
+    status: AgentStatus
+    last_heartbeat_at: int | None
+
+
+class AgentLocked(AgentPresence):
+    """The columns of an agent that change, locked until commit."""
+
+    name: str
+    current_task_id: str | None
+    lease_until: int | None
+    has_left: int
+
+
+class AgentLapsed(TypedDict):
+    """An agent whose lease is over."""
+
+    id: str
+    name: str
+    lease_until: int | None
+
+
+class AgentRow(AgentPresence):
+    name: str
+    runtime: Runtime
+    role: Role
+    type: AgentType | None
+    capabilities: str
+    workspace_path: str | None
+    current_task_id: str | None
+    metadata: str
+    lease_expires_at: int | None
+    created_at: int
+    updated_at: int
+
+
+class AgentIntroduced(TypedDict):
+    """An agent as it is told who it is."""
+
+    id: str
+    name: str
+    status: AgentStatus
+    role: Role
 
 
 class Agent(Result):
@@ -43,8 +90,8 @@ class Agent(Result):
     left_out: Cut | None
 
     @classmethod
-    def from_row(cls, row: Row, total: int = WHOLE_BYTES) -> "Agent":
-        fields = row | {"capabilities": from_json(row["capabilities"])}
+    def from_row(cls, row: AgentRow, total: int = WHOLE_BYTES) -> "Agent":
+        fields = {**row, "capabilities": from_json(row["capabilities"])}
         return cls(**cut(fields, ("capabilities", "workspace_path"), ("metadata",), total=total))
 
 

@@ -13,6 +13,7 @@ from crewhall.declaration import KEEP
 from crewhall.errors import Conflict, InvalidInput
 from crewhall.families.work.agent.model import (
     Agent,
+    AgentIntroduced,
     AgentRegistered,
     Agents,
     AgentStatus,
@@ -62,7 +63,7 @@ def agent_register(
         if call.actor.kind == "agent":
             before = get_locked(tx, "agent", call.actor.id)
             here = {"until": call.now + lease_ms(call.settings, beats=False), "bridge": call.origin.bridge}
-            row = tx.one("agent_introduce", id=call.actor.id, now=call.now, **here, **fields)
+            row: AgentIntroduced | None = tx.one("agent_introduce", id=call.actor.id, now=call.now, **here, **fields)
             assert row is not None
             tx.event("agent.registered", row["id"], before=before["status"], after=row["status"])
         else:
@@ -71,7 +72,9 @@ def agent_register(
     return AgentRegistered(**row | {"status": "online"})
 
 
-def _new_agent(call: Call, tx: Tx, fields: Row, role: str, agent_type: str | None, status: str) -> Row:
+def _new_agent(
+    call: Call, tx: Tx, fields: Row, role: Role, agent_type: AgentType | None, status: AgentStatus
+) -> AgentIntroduced:
     tx.run("hall_lock")
     refuse_more_agents(tx.value("agents_live_count"), call.settings["agent.max"])
     agent_id = new_id("ag")
@@ -128,7 +131,7 @@ def agent_update(
         before = get_locked(tx, "agent", id)
         after = status or before["status"]
         task = before["current_task_id"] if current_task_id is KEEP else current_task_id
-        here = {"until": lease_from(call, before), "has_left": 0}
+        here: dict[str, int | None] = {"until": lease_from(call, before), "has_left": 0}
         if after == "offline":
             here = {"until": before["lease_until"], "has_left": before["has_left"]}
         tx.run("agent_set", id=id, status=after, task=task, now=call.now, **here, **fields)

@@ -3,9 +3,10 @@
 import json
 
 from crewhall.app import Tick
+from crewhall.families.work.agent.model import AgentLapsed, AgentPresence
 from crewhall.families.work.claim.leases import lease_ms, lock_with_tasks, log, put_back
 from crewhall.families.work.family import work
-from crewhall.store.transaction import Row, Tx
+from crewhall.store.transaction import Tx
 
 EXPIRED_AT_ONCE = 50  # agents in one tick
 
@@ -24,7 +25,7 @@ def note_presence(tick: Tick) -> None:
                 _keep_here(tick, tx, agent)
 
 
-def _keep_here(tick: Tick, tx: Tx, agent: Row) -> None:
+def _keep_here(tick: Tick, tx: Tx, agent: AgentPresence) -> None:
     until = tick.now + lease_ms(tick.settings, beats=agent["last_heartbeat_at"] is not None)
     back = "online" if agent["status"] == "offline" else agent["status"]
     tx.run("agent_here", id=agent["id"], until=until, status=back)
@@ -49,7 +50,7 @@ def expire_leases(tick: Tick) -> None:
             log.exception("an agent's lease could not be ended", extra={"agent": agent["id"]})
 
 
-def _expire(tx: Tx, lapsed: Row, now: int) -> None:
+def _expire(tx: Tx, lapsed: AgentLapsed, now: int) -> None:
     reason = f"{lapsed['name']} ({lapsed['id']}) went quiet while it held this task; what it noted is kept."
     agent, tasks = lock_with_tasks(tx, lapsed["id"])
     if agent["lease_until"] is None or agent["lease_until"] >= now:

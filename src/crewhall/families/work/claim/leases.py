@@ -15,12 +15,16 @@ import logging
 
 from crewhall.app import Call
 from crewhall.config import Settings
+from crewhall.families.work.agent.model import AgentLocked, AgentPresence, AgentRow
 from crewhall.families.work.checkpoint.record import add_checkpoint
+from crewhall.families.work.claim.model import ClaimRow
 from crewhall.families.work.claim.rules import refuse_incapable, stale_claim
 from crewhall.families.work.lookup import get, get_locked, no_such
+from crewhall.families.work.task.model import TaskRow
 from crewhall.families.work.task.pages import count_step
 from crewhall.families.work.task.rules import UNDER_WAY
-from crewhall.store.transaction import Row, Tx
+from crewhall.families.work.workflow.model import WorkflowLocked, WorkflowState
+from crewhall.store.transaction import Tx
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +36,7 @@ def lease_ms(settings: Settings, *, beats: bool) -> int:
     return int(settings["agent.lease"] * 1000)
 
 
-def lease_from(call: Call, agent: Row) -> int:
+def lease_from(call: Call, agent: AgentPresence) -> int:
     """The lease of an agent that gives a sign of life now."""
     return call.now + lease_ms(call.settings, beats=agent["last_heartbeat_at"] is not None)
 
@@ -40,17 +44,19 @@ def lease_from(call: Call, agent: Row) -> int:
 # Writing to a task
 
 
-def locked_task(tx: Tx, task_id: str) -> tuple[Row, Row]:
+def locked_task(tx: Tx, task_id: str) -> tuple[WorkflowLocked, TaskRow]:
     """The workflow, locked, and the task: nothing about it changes until commit. Raises NotFound."""
     where = tx.one("task_workflow", id=task_id)
     if where is None:
         raise no_such("task", task_id)
-    workflow = tx.one("workflow_lock", id=where["workflow_id"])
+    workflow: WorkflowLocked | None = tx.one("workflow_lock", id=where["workflow_id"])
     assert workflow is not None
     return workflow, get(tx, "task", task_id)  # it may be gone by now
 
 
-def task_to_write(call: Call, tx: Tx, task_id: str, epoch: int | None, *, notes_only: bool = False) -> tuple[Row, Row]:
+def task_to_write(
+    call: Call, tx: Tx, task_id: str, epoch: int | None, *, notes_only: bool = False
+) -> tuple[WorkflowLocked, TaskRow]:
     """The workflow, locked, and a task that the caller may write to. Raises NotFound, StaleClaim.
 
     Whoever changes a task that nobody holds, and not only notes something, supersedes the claim that lapsed on it.
@@ -69,7 +75,7 @@ def task_to_write(call: Call, tx: Tx, task_id: str, epoch: int | None, *, notes_
     return workflow, task
 
 
-def _lapsed_claim(call: Call, tx: Tx, task: Row, epoch: int | None) -> Row | None:
+def _lapsed_claim(call: Call, tx: Tx, task: TaskRow, epoch: int | None) -> ClaimRow | None:
     """The caller's claim that lapsed and that nobody took. Raises StaleClaim when another claim is the current one.
 
     The writer is the agent whose token the call has; a client without one is known by the epoch, if it gives one.
@@ -94,29 +100,30 @@ def _lapsed_claim(call: Call, tx: Tx, task: Row, epoch: int | None) -> Row | Non
     return claim
 
 
-def _claim_by(tx: Tx, task: Row, writer: str | None, epoch: int | None) -> Row | None:
+def _claim_by(tx: Tx, task: TaskRow, writer: str | None, epoch: int | None) -> ClaimRow | None:
     if writer is not None:
         return tx.one("claim_of", task_id=task["id"], agent_id=writer)
     return None if epoch is None else tx.one("claim_at", task_id=task["id"], epoch=epoch)
 
 
-def _renew(call: Call, tx: Tx, task: Row, claim: Row) -> None:
+def _renew(call: Call, tx: Tx, task: TaskRow, claim: ClaimRow) -> None:
     """The claim is as it was before it lapsed."""
-    agent_id, epoch = claim["agent_id"], claim["epoch"]
-    count_step(tx, task, claim["status_then"])
+    agent_id, epoch, status = claim["agent_id"], claim["epoch"], claim["status_then"]
+    assert status is not None, "a claim that ended has the status that its task had then"
+    count_step(tx, task, status)
     tx.run("claim_renew", task_id=task["id"], epoch=epoch)
-    tx.run("task_hold", id=task["id"], agent_id=agent_id, epoch=epoch, status=claim["status_then"], now=call.now)
+    tx.run("task_hold", id=task["id"], agent_id=agent_id, epoch=epoch, status=status, now=call.now)
     set_busy(call, tx, agent_id, task["id"])
     tx.event(
         "task.renewed",
         task["id"],
         before=task["status"],
-        after=claim["status_then"],
+        after=status,
         data=_holder_data(agent_id, epoch),
     )
 
 
-def take(call: Call, tx: Tx, workflow: Row, task: Row, agent_id: str) -> tuple[int, int]:
+def take(call: Call, tx: Tx, workflow: WorkflowLocked, task: TaskRow, agent_id: str) -> tuple[int, int]:
     """A task that no one holds is the agent's; the epoch and the lease. The first claim sets a ready workflow going."""
     epoch = task["claim_epoch"] + 1
     tx.run("task_hold", id=task["id"], agent_id=agent_id, epoch=epoch, status=task["status"], now=call.now)
@@ -126,10 +133,12 @@ def take(call: Call, tx: Tx, workflow: Row, task: Row, agent_id: str) -> tuple[i
     return epoch, set_busy(call, tx, agent_id, task["id"])
 
 
-def mark_in_progress(call: Call, tx: Tx, workflow: Row) -> None:
+def mark_in_progress(call: Call, tx: Tx, workflow: WorkflowState) -> None:
     """Set a ready workflow in progress; any other stays as it is."""
     if workflow["status"] == "ready":
-        tx.run("workflow_status_set", id=workflow["id"], status="in_progress", reason=None, now=call.now)
+        tx.run(
+            "workflow_status_set", id=workflow["id"], status="in_progress", reason=None, halted_by=None, now=call.now
+        )
         tx.event("workflow.updated", workflow["id"], before="ready", after="in_progress")
 
 
@@ -143,14 +152,14 @@ def set_busy(call: Call, tx: Tx, agent_id: str, task_id: str) -> int:
     return until
 
 
-def _holder_data(agent_id: str, epoch: int) -> str:
+def _holder_data(agent_id: str | None, epoch: int) -> str:
     return json.dumps({"agent_id": agent_id, "epoch": epoch})
 
 
 # The end of a claim
 
 
-def end_claim(tx: Tx, task: Row, how: str, now: int) -> None:
+def end_claim(tx: Tx, task: TaskRow, how: str, now: int) -> None:
     """No one holds the task any more; its agent turns to another that it holds, or is free."""
     tx.run("claim_end", task_id=task["id"], epoch=task["claim_epoch"], how=how, status=task["status"], now=now)
     tx.run("task_free", id=task["id"], now=now)
@@ -158,7 +167,7 @@ def end_claim(tx: Tx, task: Row, how: str, now: int) -> None:
 
 def settle_agent(tx: Tx, agent_id: str, now: int) -> None:
     """An agent that holds nothing more is online again; one that does turns to what it holds."""
-    agent = tx.one("agent_lock", id=agent_id)
+    agent: AgentLocked | None = tx.one("agent_lock", id=agent_id)
     if agent is None:
         return
     held = tx.one("task_held", agent_id=agent_id, current=agent["current_task_id"])
@@ -168,7 +177,7 @@ def settle_agent(tx: Tx, agent_id: str, now: int) -> None:
         tx.event("agent.updated", agent_id, before=agent["status"], after=status)
 
 
-def put_back(tx: Tx, task: Row, how: str, now: int, *, reason: str | None) -> None:
+def put_back(tx: Tx, task: TaskRow, how: str, now: int, *, reason: str | None) -> None:
     """End the claim; a task under way is pending again. A reason becomes a `recovery` checkpoint."""
     end_claim(tx, task, how, now)
     after = task["status"]
@@ -183,7 +192,7 @@ def put_back(tx: Tx, task: Row, how: str, now: int, *, reason: str | None) -> No
         add_checkpoint(tx, task["id"], "recovery", reason, now, detail=json.dumps(detail))
 
 
-def put_all_back(tx: Tx, agent_id: str, how: str, now: int, reason: str) -> Row:
+def put_all_back(tx: Tx, agent_id: str, how: str, now: int, reason: str) -> AgentLocked:
     """Every task that the agent holds is free, with a `recovery` checkpoint; the agent as it was. Raises NotFound.
 
     One that it claims at this very moment stays; the chore finds it.
@@ -194,7 +203,7 @@ def put_all_back(tx: Tx, agent_id: str, how: str, now: int, reason: str) -> Row:
     return agent
 
 
-def lock_with_tasks(tx: Tx, agent_id: str) -> tuple[Row, list[Row]]:
+def lock_with_tasks(tx: Tx, agent_id: str) -> tuple[AgentLocked, list[TaskRow]]:
     """An agent, and the tasks that it holds, with all locks that a change of them needs, in order. Raises NotFound."""
     workflows = {row["workflow_id"] for row in tx.all("tasks_of_agent", agent_id=agent_id)}
     for workflow_id in sorted(workflows):
@@ -207,12 +216,12 @@ def lock_with_tasks(tx: Tx, agent_id: str) -> tuple[Row, list[Row]]:
 # The end of a lease
 
 
-def writer(call: Call, task: Row) -> str | None:
+def writer(call: Call, task: TaskRow) -> str | None:
     """The agent that writes: the one whose token it is, or whoever holds the task."""
     return call.actor.id if call.actor.kind == "agent" else task["claimed_by"]
 
 
-def refuse_incapable_agent(tx: Tx, task: Row, agent: Row) -> None:
+def refuse_incapable_agent(tx: Tx, task: TaskRow, agent: AgentRow) -> None:
     needed = [row["capability"] for row in tx.all("capabilities", ids=json.dumps([task["id"]]))]
     good_at = json.loads(agent["capabilities"]) if needed else []
     refuse_incapable(task, [word for word in needed if word not in good_at], agent["id"])

@@ -1,6 +1,6 @@
 """Claims: an agent's hold on a task; its epoch grows with each claim, its lease is the agent's."""
 
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 from pydantic import Field
 
@@ -11,6 +11,13 @@ Epoch = Annotated[
     int,
     Field(ge=1, le=2**31 - 1, description="Of your claim, from task_claim: refused once that is over."),
 ]
+
+
+class ClaimRow(TypedDict):
+    epoch: int
+    agent_id: str
+    ended_how: str | None
+    status_then: str | None
 
 
 class Claim(Result):

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 from crewhall.errors import InvalidState, StaleClaim
-from crewhall.families.work.task.model import FINISHED, shown_status
+from crewhall.families.work.task.model import FINISHED, TaskRow, shown_status
 from crewhall.families.work.task.rules import refuse_blocked
-from crewhall.store.transaction import Row
 
 
-def refuse_unclaimable(task: Row, waited_for: Sequence[str] = ()) -> None:
+def refuse_unclaimable(task: TaskRow, waited_for: Sequence[str] = ()) -> None:
     """Raise InvalidState for a finished task, TaskBlocked for one that waits."""
     if task["status"] in FINISHED:
         raise InvalidState(
@@ -18,7 +17,7 @@ def refuse_unclaimable(task: Row, waited_for: Sequence[str] = ()) -> None:
         refuse_blocked(task, waited_for)
 
 
-def refuse_incapable(task: Row, missing: Sequence[str], agent: str) -> None:
+def refuse_incapable(task: TaskRow, missing: Sequence[str], agent: str) -> None:
     """Raise InvalidState for an agent that is not good at what the task needs."""
     if missing:
         raise InvalidState(
@@ -27,7 +26,7 @@ def refuse_incapable(task: Row, missing: Sequence[str], agent: str) -> None:
         )
 
 
-def stale_claim(task: Row) -> StaleClaim:
+def stale_claim(task: TaskRow) -> StaleClaim:
     """The error for a writer whose claim is not the current one."""
     held = f"held by {task['claimed_by']}" if task["claimed_by"] else f"{shown_status(task)} and held by no one"
     return StaleClaim(

@@ -19,11 +19,12 @@ from crewhall.families.work.claim.rules import refuse_unclaimable, stale_claim
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get
 from crewhall.families.work.model import Done, Me, Short, TaskId
+from crewhall.families.work.task.model import TaskRow
 from crewhall.families.work.task.pages import blocker_names
 from crewhall.families.work.workflow.rules import refuse_not_running
 from crewhall.families.work.workspace.creation import workspace_for
 from crewhall.families.work.workspace.model import TaskWorkspace
-from crewhall.store.transaction import Row, Tx
+from crewhall.store.transaction import Tx
 
 
 @work.tool("task_claim", changes=True, idempotent=True, profiles=("worker", "coordinator", "standard"))
@@ -88,7 +89,7 @@ def task_release(
     return Done(success=True)
 
 
-def _refuse_stranger(tx: Tx, task: Row, agent_id: str) -> None:
+def _refuse_stranger(tx: Tx, task: TaskRow, agent_id: str) -> None:
     """Raise StaleClaim or InvalidState unless the agent was the last to hold the task, and no one does now."""
     claim = tx.one("claim_of", task_id=task["id"], agent_id=agent_id)
     if claim is None and task["claimed_by"] is None:

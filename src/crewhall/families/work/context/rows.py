@@ -13,7 +13,8 @@ from pydantic_core import from_json
 from crewhall.families.work.context.model import Include
 from crewhall.families.work.lookup import get
 from crewhall.families.work.message.inbox import counts
-from crewhall.families.work.task.model import shown_status
+from crewhall.families.work.task.model import TaskNamed, TaskRow, shown_status
+from crewhall.families.work.workflow.model import WorkflowRow
 from crewhall.store.transaction import Row, Tx
 from crewhall.token_budget import (
     NAME_TOKENS,
@@ -57,7 +58,7 @@ class ContextParts:
     unread: int
 
 
-def gather(tx: Tx, task: Row, include: Include, most: int, now: int) -> ContextParts:
+def gather(tx: Tx, task: TaskRow, include: Include, most: int, now: int) -> ContextParts:
     """What the hall holds about a task, no more than could fit."""
     workflow = get(tx, "workflow", task["workflow_id"])
     noted = task["checkpoint_count"] if include.all_checkpoints else include.recent_checkpoints
@@ -111,12 +112,12 @@ def _unread_count(tx: Tx, agent_id: str | None, now: int) -> int:
     return sum(number for (status, _), number in counts(tx, agent_id, now).items() if status == "unread")
 
 
-def _finished_beside(workflow: Row, task: Row) -> int:
+def _finished_beside(workflow: WorkflowRow, task: TaskRow) -> int:
     finished: int = workflow["finished_count"]
     return finished - (task["status"] in ("completed", "skipped"))
 
 
-def _pages(read: Callable[[Row | None], list[Row]]) -> Iterator[Row]:
+def _pages(read: Callable[[Row | None], list[Row]]) -> Iterator[Any]:
     """Rows page by page; no page is read before it is needed."""
     rows = read(None)
     while rows:
@@ -149,7 +150,7 @@ def fit_checkpoint(row: Row, most: int) -> Body:
     return row | fitted | {"left_out": left_out or None}
 
 
-def _prior_tasks(tx: Tx, task: Row, *, full: bool) -> Iterator[CostedItem]:
+def _prior_tasks(tx: Tx, task: TaskRow, *, full: bool) -> Iterator[CostedItem]:
     def read(last: Row | None) -> list[Row]:
         place = FIRST if last is None else {"before": last["finished_at"], "before_id": last["id"]}
         chosen = {"workflow_id": task["workflow_id"], "id": task["id"]}
@@ -163,7 +164,7 @@ def _prior_tasks(tx: Tx, task: Row, *, full: bool) -> Iterator[CostedItem]:
         yield _list_item(row, _task_head(row), texts, LONG if full else SHORT)
 
 
-def _dependencies(tx: Tx, task: Row) -> Iterator[CostedItem]:
+def _dependencies(tx: Tx, task: TaskRow) -> Iterator[CostedItem]:
     for row in tx.all("context_dependencies", id=task["id"], letters=LETTERS, limit=DEPENDENCIES):
         one = _task_head(row)
         frame = {"task_id": one["id"], "task_name": one["name"], "status": one["status"]}
@@ -173,14 +174,14 @@ def _dependencies(tx: Tx, task: Row) -> Iterator[CostedItem]:
         yield item
 
 
-def _siblings(tx: Tx, task: Row, beside: Row) -> Iterator[CostedItem]:
+def _siblings(tx: Tx, task: TaskRow, beside: Row) -> Iterator[CostedItem]:
     for row in tx.all("context_siblings", id=task["id"], letters=8 * BRIEF, limit=SIBLINGS, **beside):
         text = row["told"] or row["noted"]
         brief = None if text is None else fit_text(text, BRIEF)
         yield with_cost({**_task_head(row), "claimed_by": row["claimed_by"], "brief_summary": brief})
 
 
-def _task_head(row: Row) -> Body:
+def _task_head(row: TaskNamed) -> Body:
     return {"id": row["id"], "name": fit_text(row["name"], NAME_TOKENS), "status": shown_status(row)}
 
 
@@ -197,12 +198,13 @@ def _list_item(row: Row, frame: Body, texts: Body, most: int) -> CostedItem:
     return with_cost({**frame, **fitted, "left_out": left_out or None})
 
 
-def _workflow_frame(workflow: Row) -> Body:
-    names = ("id", "source_type", "status", "max_parallel_tasks", "task_count", "finished_count")
-    return {name: workflow[name] for name in names} | {"name": fit_text(workflow["name"], NAME_TOKENS)}
+def _workflow_frame(workflow: WorkflowRow) -> Body:
+    frame = {name: workflow[name] for name in ("id", "source_type", "status", "max_parallel_tasks")}
+    frame |= {name: workflow[name] for name in ("task_count", "finished_count")}
+    return frame | {"name": fit_text(workflow["name"], NAME_TOKENS)}
 
 
-def _workflow_texts(workflow: Row, include: Include) -> Body:
+def _workflow_texts(workflow: WorkflowRow, include: Include) -> Body:
     return {
         "source_content": workflow["source_content"] if include.workflow_summary else None,
         "plan": plan_summary(workflow["plan"]) if include.workflow_plan else None,
@@ -219,7 +221,7 @@ def plan_summary(plan: str | None) -> str | None:
     return "\n".join(part for part in (fields["summary"], fields["approach"], *lists) if part)
 
 
-def _task_frame(tx: Tx, task: Row) -> Body:
+def _task_frame(tx: Tx, task: TaskRow) -> Body:
     frame = {name: task[name] for name in ("id", "claimed_by", "claim_epoch", "checkpoint_count")}
     frame |= {"name": fit_text(task["name"], NAME_TOKENS), "status": shown_status(task)}
     return frame | {"workspace": _workspace_frame(tx, task["workspace_id"])}
@@ -234,7 +236,7 @@ def _workspace_frame(tx: Tx, workspace_id: str | None) -> Body | None:
     return place if want(place, PLACE_TOKENS) <= PLACE_TOKENS else {"id": row["id"]}
 
 
-def _task_texts(task: Row) -> Body:
-    objects = {name: None if task[name] is None else from_json(task[name]) for name in ("plan", "context")}
+def _task_texts(task: TaskRow) -> Body:
+    objects = {name: from_json(task[name] or "null") for name in ("plan", "context")}
     texts = {name: task[name] for name in ("description", "outcome", "error")}
     return {**texts, **objects, "files_likely_affected": from_json(task["files_likely_affected"]) or None}

@@ -6,7 +6,7 @@ from crewhall.app import Call
 from crewhall.errors import NotFound
 from crewhall.families.work.family import work
 from crewhall.families.work.repository.tools import site_of
-from crewhall.families.work.task.model import shown_status
+from crewhall.families.work.task.model import TaskAround, shown_status
 from crewhall.store.transaction import Row
 from crewhall.tool import SourceLines
 
@@ -24,7 +24,7 @@ def tasks(call: Call, root: str) -> SourceLines:
     return SourceLines([_task(row, root) for row in rows], rows[0]["total"] - len(rows))
 
 
-def _task(row: Row, root: str) -> str:
+def _task(row: TaskAround, root: str) -> str:
     holder = f", held by {row['agent_name']} ({row['agent_id']})" if row["agent_id"] else ""
     path = row["workspace_path"]
     where = "" if path is None else ", in this worktree" if path == root else f", in {path}"

@@ -6,6 +6,7 @@ from typing import Any
 
 from crewhall.families.work.context.rows import plan_summary
 from crewhall.families.work.task.model import shown_status
+from crewhall.families.work.workflow.model import WorkflowRow
 from crewhall.store.transaction import Row, Tx
 from crewhall.token_budget import (
     NAME_TOKENS,
@@ -33,7 +34,7 @@ HEADINGS = {
 Body = dict[str, Any]
 
 
-def summarize(tx: Tx, workflow: Row) -> Body:
+def summarize(tx: Tx, workflow: WorkflowRow) -> Body:
     """The summary page as an object."""
     here = {"workflow_id": workflow["id"]}
     drawn = {name: affordable(map(with_cost, items), TOKENS) for name, items in _lists(tx, here).items()}
@@ -91,7 +92,7 @@ def _short_text(text: str | None) -> str | None:
     return None if text is None else fit_text(text, TASK_TOKENS)
 
 
-def _totals(tx: Tx, workflow: Row, here: Row) -> dict[str, int]:
+def _totals(tx: Tx, workflow: WorkflowRow, here: Row) -> dict[str, int]:
     """How many tasks there are of each list, by the workflow's tally."""
     tally: dict[str, int] = {}
     for row in tx.all("tally", **here):
@@ -105,7 +106,7 @@ def _totals(tx: Tx, workflow: Row, here: Row) -> dict[str, int]:
     }
 
 
-def _progress(workflow: Row, totals: dict[str, int]) -> Body:
+def _progress(workflow: WorkflowRow, totals: dict[str, int]) -> Body:
     counts = {"tasks": workflow["task_count"], "finished": workflow["finished_count"]}
     return counts | {name: totals[name] for name in ("running", "failed", "blocked")} | {"ready": totals["next"]}
 

@@ -17,6 +17,7 @@ from pydantic import Field
 from crewhall.app import Call
 from crewhall.bounded import Limit, Offset, page, short_list, take_fitting
 from crewhall.errors import InvalidInput
+from crewhall.families.work.agent.model import AgentLocked
 from crewhall.families.work.agent.rules import status_after_beat
 from crewhall.families.work.claim.leases import lease_from
 from crewhall.families.work.family import work
@@ -104,7 +105,7 @@ def _put(tx: Tx, wanted: list[str], who: Row, fields: Row, now: int) -> None:
     tx.many("reservation_put", [{"path": path, "now": now, **who, **fields} for path in wanted])
 
 
-def _renew_lease(call: Call, tx: Tx, agent: Row) -> None:
+def _renew_lease(call: Call, tx: Tx, agent: AgentLocked) -> None:
     """Renew the lease of an agent that reserves; otherwise nobody would notice when it is gone."""
     status = status_after_beat(agent["status"], None)
     here = {"until": lease_from(call, agent), "has_left": 0, "workspace_path": None, "metadata": None}

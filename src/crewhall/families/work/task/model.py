@@ -1,6 +1,6 @@
 """Tasks: tk_…, one piece of a plan, which waits for the tasks it depends on."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import BaseModel, Field
 from pydantic_core import from_json
@@ -8,9 +8,9 @@ from pydantic_core import from_json
 from crewhall.bounded import LIST_TEXT_BYTES, WHOLE_BYTES, Cut, cut
 from crewhall.families.work.checkpoint.model import Checkpoint
 from crewhall.families.work.model import Cargo, Files, IfAny, InputModel, Name, Short, Text, Word, Words
-from crewhall.store.transaction import Row
 from crewhall.tool import Result
 
+StoredStatus = Literal["pending", "planning", "in_progress", "paused", "completed", "failed", "skipped"]
 TaskStatus = Literal["pending", "blocked", "planning", "in_progress", "paused", "completed", "failed", "skipped"]
 Complexity = Literal["low", "medium", "high"]
 TASK_STATUSES: tuple[TaskStatus, ...] = (
@@ -24,6 +24,73 @@ TASK_STATUSES: tuple[TaskStatus, ...] = (
     "skipped",
 )
 FINISHED = ("completed", "skipped")
+
+
+class TaskState(TypedDict):
+    """The columns that tell how a task is shown."""
+
+    status: StoredStatus
+    waits_for: int
+
+
+class TaskNamed(TaskState):
+    """A task that another one's answer names."""
+
+    id: str
+    name: str
+
+
+class TaskDependency(TaskNamed):
+    outcome: str | None
+
+
+class TaskFree(TaskNamed):
+    """A task that is ready and held by no one."""
+
+    description: str
+    sequence: int
+    tail: int
+    place: int
+    parallel_group: str | None
+    files_likely_affected: str
+
+
+class TaskAround(TaskNamed):
+    """An open task of a repository, with its workflow, holder and workspace."""
+
+    workflow_id: str
+    workflow_name: str
+    workflow_status: str
+    agent_id: str | None
+    agent_name: str | None
+    workspace_path: str | None
+    total: int
+
+
+class TaskRow(TaskNamed):
+    workflow_id: str
+    description: str
+    sequence: int
+    place: int
+    parallel_group: str | None
+    estimated_complexity: Complexity | None
+    files_likely_affected: str
+    dependency_count: int
+    plan: str | None
+    context: str | None
+    outcome: str | None
+    outcome_detail: str | None
+    error: str | None
+    claimed_by: str | None
+    claim_epoch: int
+    claimed_at: int | None
+    lease_expires_at: int | None
+    checkpoint_count: int
+    workspace_id: str | None
+    started_at: int | None
+    finished_at: int | None
+    created_at: int
+    updated_at: int
 
 
 class PlannedTask(InputModel):
@@ -67,9 +134,9 @@ class TaskSummary(Result):
     left_out: Cut | None
 
     @classmethod
-    def from_row(cls, row: Row) -> "TaskSummary":
-        names = [name for name in cls.model_fields if name != "left_out"]
-        picked = {name: row[name] for name in names} | {"status": shown_status(row)}
+    def from_row(cls, row: TaskRow) -> "TaskSummary":
+        picked = {name: value for name, value in row.items() if name in cls.model_fields}
+        picked["status"] = shown_status(row)
         return cls(**cut(picked, ("outcome",), (), each=200))
 
 
@@ -104,9 +171,11 @@ class Task(Result):
     checkpoints: list[Checkpoint] | None = Field(description="When asked for: the newest that fit, oldest first.")
 
     @classmethod
-    def from_row(cls, row: Row, near: "Near", *, whole: bool, checkpoints: list[Checkpoint] | None = None) -> "Task":
+    def from_row(
+        cls, row: TaskRow, near: "Near", *, whole: bool, checkpoints: list[Checkpoint] | None = None
+    ) -> "Task":
         """The task of a row, with what the page's `near` rows say of it; `whole` for one alone, short in a list."""
-        fields = {name: row[name] for name in cls.model_fields if name in row}
+        fields: dict[str, Any] = {name: value for name, value in row.items() if name in cls.model_fields}
         fields["status"] = shown_status(row)
         fields["files_likely_affected"] = from_json(row["files_likely_affected"])
         fields["depends_on"] = near.depends_on.get(row["id"], [])
@@ -167,7 +236,6 @@ class Dependencies(Result):
     next_cursor: str | None = Field(description="Give it as cursor for the rest of both; null when this is the end.")
 
 
-def shown_status(row: Row) -> TaskStatus:
+def shown_status(row: TaskState) -> TaskStatus:
     """A pending task that waits for others is shown as blocked, and stored as pending."""
-    status: TaskStatus = "blocked" if row["status"] == "pending" and row["waits_for"] > 0 else row["status"]
-    return status
+    return "blocked" if row["status"] == "pending" and row["waits_for"] > 0 else row["status"]

@@ -3,11 +3,12 @@
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from crewhall.bounded import ItemT, take_fitting
 from crewhall.errors import InvalidInput
-from crewhall.families.work.task.model import Near, Task, TaskSummary
+from crewhall.families.work.task.model import Near, Task, TaskRow, TaskSummary
 from crewhall.store.transaction import Row, Tx
 
 LISTED = 200  # tasks read for one page
@@ -17,7 +18,7 @@ BLOCKERS = 5  # named in a refusal
 NAMES = 50  # dependencies named of one task
 
 
-def count_step(tx: Tx, task: Row, after: str) -> None:
+def count_step(tx: Tx, task: TaskRow, after: str) -> None:
     """A task goes from its status to another: counted in its workflow."""
     if task["status"] != after:
         where = {"workflow_id": task["workflow_id"], "parallel_group": task["parallel_group"] or ""}
@@ -34,7 +35,7 @@ def near(tx: Tx, task_ids: list[str]) -> Near:
     )
 
 
-def blocker_names(tx: Tx, task: Row) -> list[str]:
+def blocker_names(tx: Tx, task: TaskRow) -> list[str]:
     """The names of some unfinished tasks that a task waits for; none when it is ready."""
     if task["waits_for"] == 0:
         return []
@@ -82,23 +83,23 @@ def _rows(
     limit: int,
     statuses: str | None = None,
     claimed_by: str | None = None,
-) -> list[Row]:
+) -> list[TaskRow]:
     """One row more than the page may have, which tells whether it is the last."""
     sequence, place = cursor_numbers(cursor, (-(2**40), 0))
     chosen = {"statuses": statuses, "claimed_by": claimed_by}
     return tx.all("tasks", workflow_id=workflow_id, sequence=sequence, place=place, limit=limit + 1, **chosen)
 
 
-def _page(rows: list[Row], items: Iterable[ItemT], most: int) -> tuple[list[ItemT], str | None]:
+def _page(rows: list[TaskRow], items: Iterable[ItemT], most: int) -> tuple[list[ItemT], str | None]:
     kept = take_fitting(items, most)
     return kept, None if len(kept) == len(rows) else cursor_of(rows[len(kept) - 1], "sequence", "place")
 
 
 def available_tasks(
     tx: Tx, capabilities: str, workflow_id: str | None, repository_path: str | None, limit: int, offset: int
-) -> list[Row]:
+) -> list[TaskRow]:
     """Tasks that an agent could claim, the oldest workflow's first. No workflow is looked into that is not needed."""
-    found: list[Row] = []
+    found: list[TaskRow] = []
     wanted = offset + limit
     after: Row | None = {"created_at": -1, "id": ""}
     while after is not None and len(found) < wanted:
@@ -114,7 +115,7 @@ def available_tasks(
     return found[offset:]
 
 
-def cursor_of(row: Row, *columns: str) -> str:
+def cursor_of(row: Mapping[str, Any], *columns: str) -> str:
     """Where a page ended."""
     return ":".join(str(row[column]) for column in columns)
 

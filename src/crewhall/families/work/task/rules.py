@@ -8,9 +8,8 @@ Rules of tasks: which status may follow which. No clock, no database, no world.
 from collections.abc import Sequence
 
 from crewhall.errors import InvalidInput, InvalidTransition, TaskBlocked
-from crewhall.families.work.task.model import FINISHED
+from crewhall.families.work.task.model import FINISHED, TaskRow
 from crewhall.families.work.workflow.rules import alternatives
-from crewhall.store.transaction import Row
 
 TASK_NEXT: dict[str, tuple[str, ...]] = {
     "pending": ("planning", "in_progress", "skipped"),
@@ -26,7 +25,7 @@ REPLANNED = ("planning", "in_progress", "paused", "failed")
 
 
 def refuse_task_step(
-    task: Row, after: str, outcome: str | None, error: str | None, waited_for: Sequence[str] = ()
+    task: TaskRow, after: str, outcome: str | None, error: str | None, waited_for: Sequence[str] = ()
 ) -> None:
     """Raise InvalidTransition, TaskBlocked, or InvalidInput when what the new status needs is missing."""
     before = task["status"]
@@ -45,7 +44,7 @@ def refuse_task_step(
         raise InvalidInput("failed needs an error", hint="Say in error what went wrong; whoever tries again needs it.")
 
 
-def _way(task: Row) -> str:
+def _way(task: TaskRow) -> str:
     """What leads on from where the task is."""
     before = task["status"]
     if before in FINISHED:
@@ -55,7 +54,7 @@ def _way(task: Row) -> str:
     return f"{onward}." if before == "pending" else f"{onward}; {back}."
 
 
-def refuse_blocked(task: Row, waited_for: Sequence[str] = ()) -> None:
+def refuse_blocked(task: TaskRow, waited_for: Sequence[str] = ()) -> None:
     """Raise TaskBlocked for a task that waits for others, and name some of them."""
     if task["waits_for"] > 0:
         named = f": {', '.join(waited_for)}" if waited_for else ""

@@ -5,7 +5,7 @@ Tasks: take one, plan it, do it, and say how it ended (seed 003, task management
 """
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -35,14 +35,16 @@ from crewhall.families.work.task.model import (
     TaskList,
     TaskPlan,
     TaskReplanned,
+    TaskRow,
     Tasks,
     TaskStatus,
 )
 from crewhall.families.work.task.pages import available_tasks, blocker_names, count_step, near, summaries
 from crewhall.families.work.task.rules import REPLANNED, UNDER_WAY, refuse_task_step
+from crewhall.families.work.workflow.model import WorkflowLocked
 from crewhall.families.work.workflow.plans import recompute_standings
 from crewhall.families.work.workflow.rules import refuse_not_running
-from crewhall.store.transaction import Row, Tx
+from crewhall.store.transaction import Tx
 
 SEEN = 200  # checkpoints looked at for one task
 
@@ -100,7 +102,8 @@ def task_get_available(
         agent = get(tx, "agent", agent_id)
         if workflow_id is not None:
             get(tx, "workflow", workflow_id)
-        chosen = {"workflow_id": workflow_id, "repository_path": where, "capabilities": agent["capabilities"]}
+        chosen: dict[str, Any] = {"workflow_id": workflow_id, "repository_path": where}
+        chosen["capabilities"] = agent["capabilities"]
         rows = available_tasks(tx, limit=limit, offset=offset, **chosen)
         total = tx.value("tasks_available_count", **chosen)
         beside = near(tx, [row["id"] for row in rows])
@@ -167,14 +170,14 @@ def task_update_status(
     return Done(success=True)
 
 
-def _take_for_writer(call: Call, tx: Tx, workflow: Row, task: Row) -> Row:
+def _take_for_writer(call: Call, tx: Tx, workflow: WorkflowLocked, task: TaskRow) -> TaskRow:
     """Claim a task for the agent that writes to it; the row. Without a claim two agents could work on it."""
     refuse_incapable_agent(tx, task, get(tx, "agent", call.actor.id))
     take(call, tx, {**workflow, "status": "in_progress"}, task, call.actor.id)
     return get(tx, "task", task["id"])
 
 
-def _end(call: Call, tx: Tx, workflow: Row, task: Row, status: str) -> None:
+def _end(call: Call, tx: Tx, workflow: WorkflowLocked, task: TaskRow, status: str) -> None:
     """A task is over, for now or for good: nobody holds it, and others that waited for it may begin."""
     if status in FINISHED:
         _release_dependents(tx, task)
@@ -187,7 +190,7 @@ def _end(call: Call, tx: Tx, workflow: Row, task: Row, status: str) -> None:
         settle_agent(tx, task["claimed_by"], call.now)
 
 
-def _release_dependents(tx: Tx, task: Row) -> None:
+def _release_dependents(tx: Tx, task: TaskRow) -> None:
     """Free the tasks that waited for this one: by name, or because every lower sequence is finished."""
     tx.run("dependents_release", id=task["id"])
     lowest = tx.value("sequence_open", workflow_id=task["workflow_id"])

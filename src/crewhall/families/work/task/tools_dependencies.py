@@ -10,10 +10,12 @@ from crewhall.families.work.task.model import (
     CompletedDependency,
     Dependencies,
     PendingDependency,
+    TaskDependency,
+    TaskNamed,
     shown_status,
 )
 from crewhall.families.work.task.pages import cursor_numbers
-from crewhall.store.transaction import Row, Tx
+from crewhall.store.transaction import Tx
 
 PENDING_BYTES, COMPLETED_BYTES, NAMES_BYTES = 8_000, 10_000, 1_000
 DEPENDENCIES = 50
@@ -46,15 +48,15 @@ def task_check_dependencies(call: Call, task_id: TaskId, cursor: PageCursor | No
     )
 
 
-def _dependencies(tx: Tx, task_id: str, offset: int, *, finished: int) -> tuple[list[Row], int]:
+def _dependencies(tx: Tx, task_id: str, offset: int, *, finished: int) -> tuple[list[TaskDependency], int]:
     rows = tx.all("dependencies", id=task_id, finished=finished, limit=DEPENDENCIES, offset=offset)
     return rows, tx.value("dependencies_count", id=task_id, finished=finished)
 
 
-def _pending_dependency(row: Row) -> PendingDependency:
+def _pending_dependency(row: TaskNamed) -> PendingDependency:
     return PendingDependency(id=row["id"], name=row["name"], status=shown_status(row))
 
 
-def _completed_dependency(row: Row) -> CompletedDependency:
+def _completed_dependency(row: TaskDependency) -> CompletedDependency:
     fields = {"id": row["id"], "name": row["name"], "outcome": row["outcome"]}
     return CompletedDependency(**cut(fields, ("outcome",), (), each=1_000))

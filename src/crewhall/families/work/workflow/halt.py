@@ -5,19 +5,28 @@ import json
 from crewhall.app import Call
 from crewhall.errors import Forbidden
 from crewhall.families.work.lookup import get_locked
-from crewhall.store.transaction import Row, Tx
+from crewhall.families.work.workflow.model import Pauser, WorkflowLocked
+from crewhall.identity import Actor
+from crewhall.store.transaction import Tx
 
 HALT = "CRITICAL_HALT"
 
 
-def refuse_lifting(call: Call, workflow: Row) -> None:
+def refuse_lifting(call: Call, workflow: WorkflowLocked) -> None:
     """Raise Forbidden when an agent would let a halted workflow go on: a person decides about that."""
-    is_halted = workflow["status"] == "paused" and (workflow["status_reason"] or "").startswith(f"{HALT}: ")
+    is_halted = workflow["status"] == "paused" and workflow["halted_by"] == "judge"
     if is_halted and call.actor.kind != "operator":
         raise Forbidden(
             f"workflow {workflow['id']} was stopped by {workflow['status_reason']}",
             hint="A person looks at that, and lets it go on: ask the operator.",
         )
+
+
+def pauser(actor: Actor) -> Pauser:
+    """The word that `halted_by` has for this actor: operator, or the agent's role."""
+    if actor.kind == "operator":
+        return "operator"
+    return "coordinator" if actor.role == "coordinator" else "worker"
 
 
 def halt(tx: Tx, workflow_id: str, reason: str, now: int) -> bool:
@@ -26,6 +35,6 @@ def halt(tx: Tx, workflow_id: str, reason: str, now: int) -> bool:
     if before not in ("ready", "in_progress", "failed"):
         return False
     reason = f"{HALT}: {reason}"
-    tx.run("workflow_status_set", id=workflow_id, status="paused", reason=reason, now=now)
+    tx.run("workflow_status_set", id=workflow_id, status="paused", reason=reason, halted_by="judge", now=now)
     tx.event("workflow.updated", workflow_id, before=before, after="paused", data=json.dumps({"reason": reason}))
     return True

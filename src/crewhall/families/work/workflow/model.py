@@ -1,22 +1,69 @@
 """Workflows: wf_…, what is to be done, the plan for it, and how far it is."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import Field
 
 from crewhall.bounded import WHOLE_BYTES, Cut, cut
 from crewhall.families.work.model import Cargo, IfAny, InputModel, Short, Text
 from crewhall.families.work.task.model import PlannedTask, Task, TaskStatus, TaskSummary
-from crewhall.store.transaction import Row
 from crewhall.tool import Result
 
 SourceType = Literal["prompt", "github_issue", "linear", "jira", "custom"]
 WorkflowStatus = Literal["planning", "ready", "in_progress", "paused", "completed", "failed", "abandoned"]
+Pauser = Literal["judge", "operator", "coordinator", "worker"]
 Source = Annotated[str, Field(max_length=1_000_000, description="The prompt or issue itself.")]
 MaxParallel = Annotated[
     int, Field(ge=1, le=1000, description="How many tasks are recommended at once; 1 is one after the other.")
 ]
 AutoCreate = Annotated[bool, Field(description="Give each parallel task a git worktree of its own.")]
+
+
+class WorkflowState(TypedDict):
+    """The columns of a workflow that change, to read."""
+
+    id: str
+    status: WorkflowStatus
+    max_parallel_tasks: int
+    task_count: int
+    finished_count: int
+    completed_count: int
+    started_at: int | None
+    repository_path: str | None
+    auto_create_workspaces: int
+
+
+class WorkflowLocked(WorkflowState):
+    """The columns of a workflow that change, locked until commit."""
+
+    status_reason: str | None
+    halted_by: Pauser | None
+
+
+class WorkflowRow(WorkflowState):
+    name: str
+    status_reason: str | None
+    source_type: SourceType
+    source_ref: str | None
+    source_content: str
+    plan: str | None
+    finished_at: int | None
+    created_at: int
+    updated_at: int
+
+
+class WorkflowListed(TypedDict):
+    """A workflow as a list shows it."""
+
+    id: str
+    name: str
+    status: WorkflowStatus
+    repository_path: str | None
+    max_parallel_tasks: int
+    task_count: int
+    finished_count: int
+    created_at: int
+    updated_at: int
 
 
 class WorkflowPlan(InputModel):
@@ -46,8 +93,8 @@ class WorkflowSummary(Result):
     updated_at: int
 
     @classmethod
-    def from_row(cls, row: Row) -> "WorkflowSummary":
-        return cls(**{name: row[name] for name in cls.model_fields})
+    def from_row(cls, row: WorkflowListed) -> "WorkflowSummary":
+        return cls(**row)
 
 
 class Workflows(Result):
@@ -92,8 +139,10 @@ class Workflow(Result):
     next_cursor: str | None = Field(description="Give it to task_list for the tasks that follow; null when none do.")
 
     @classmethod
-    def from_row(cls, row: Row, tasks: list[TaskSummary] | list[Task] | None, next_cursor: str | None) -> "Workflow":
-        fields = {name: row[name] for name in cls.model_fields if name in row}
+    def from_row(
+        cls, row: WorkflowRow, tasks: list[TaskSummary] | list[Task] | None, next_cursor: str | None
+    ) -> "Workflow":
+        fields: dict[str, Any] = {name: value for name, value in row.items() if name in cls.model_fields}
         fields["auto_create_workspaces"] = bool(row["auto_create_workspaces"])
         total = WHOLE_BYTES if tasks is None else 4_000
         fields = cut(fields, ("source_content", "source_ref", "status_reason"), ("plan",), total=total)

@@ -14,8 +14,8 @@ SELECT id, name, status, status_reason, source_type, source_ref, source_content,
 
 -- name: workflow_lock
 -- A workflow's changing parts, held until commit: whoever changes one of its tasks holds it.
-SELECT id, status, status_reason, max_parallel_tasks, task_count, finished_count, completed_count, started_at, repository_path,
-       auto_create_workspaces
+SELECT id, status, status_reason, halted_by, max_parallel_tasks, task_count, finished_count, completed_count, started_at,
+       repository_path, auto_create_workspaces
   FROM workflow WHERE id = :id {for_update};
 
 -- name: workflow_state
@@ -44,9 +44,9 @@ SELECT count(*) AS total
 UPDATE workflow SET plan = :plan, status = 'ready', updated_at = :now WHERE id = :id;
 
 -- name: workflow_status_set
--- A workflow's new status, and why.
+-- A workflow's new status, why, and who paused it.
 UPDATE workflow
-   SET status = :status, status_reason = :reason, updated_at = :now,
+   SET status = :status, status_reason = :reason, halted_by = :halted_by, updated_at = :now,
        started_at = CASE WHEN :status = 'in_progress' THEN COALESCE(started_at, :now) ELSE started_at END,
        finished_at = CASE WHEN :status IN ('completed', 'abandoned') THEN :now ELSE finished_at END
  WHERE id = :id;

@@ -11,8 +11,7 @@ from itertools import islice
 from types import MappingProxyType
 
 from crewhall.errors import InvalidState, InvalidTransition
-from crewhall.families.work.workflow.model import WorkflowStatus
-from crewhall.store.transaction import Row
+from crewhall.families.work.workflow.model import WorkflowState, WorkflowStatus
 
 WORKFLOW_NEXT: dict[str, tuple[WorkflowStatus, ...]] = {
     "planning": ("ready", "abandoned"),
@@ -29,7 +28,7 @@ LOOKS = 1_000_000  # pairs of pattern and path that are compared for one answer
 RUNS = ("ready", "in_progress")  # workflows whose tasks may be begun
 
 
-def refuse_workflow_step(workflow: Row, after: WorkflowStatus) -> None:
+def refuse_workflow_step(workflow: WorkflowState, after: WorkflowStatus) -> None:
     """Raise InvalidTransition, or InvalidState when it is not time yet."""
     before = workflow["status"]
     if after not in WORKFLOW_NEXT[before]:
@@ -47,7 +46,7 @@ def refuse_workflow_step(workflow: Row, after: WorkflowStatus) -> None:
         )
 
 
-def refuse_not_running(workflow: Row, what: str) -> None:
+def refuse_not_running(workflow: WorkflowState, what: str) -> None:
     """Raise InvalidState when no task of the workflow may be begun now."""
     status = workflow["status"]
     if status not in RUNS:
@@ -140,7 +139,7 @@ def conflicts(files: list[str], others: Sequence[tuple[str, Reach]], most: int) 
     return list(islice((task_id for task_id, theirs in others if one.meets(theirs)), most))
 
 
-def remaining_ms(workflow: Row, longest_minutes: int, now: int) -> tuple[int, bool]:
+def remaining_ms(workflow: WorkflowState, longest_minutes: int, now: int) -> tuple[int, bool]:
     """Milliseconds until all is finished, and whether that comes from the rate so far and not from complexity."""
     unfinished = workflow["task_count"] - workflow["finished_count"]
     if workflow["completed_count"] and workflow["started_at"] is not None:

@@ -18,9 +18,9 @@ from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get, get_locked
 from crewhall.families.work.model import Done, Name, Path, Short, TaskId, WorkflowId
 from crewhall.families.work.repository.tools import Site, make_known, site_of
-from crewhall.families.work.task.model import PlannedTask, Task, TaskSummary
+from crewhall.families.work.task.model import PlannedTask, Task, TaskRow, TaskSummary
 from crewhall.families.work.task.pages import summaries, whole_tasks
-from crewhall.families.work.workflow.halt import refuse_lifting
+from crewhall.families.work.workflow.halt import pauser, refuse_lifting
 from crewhall.families.work.workflow.model import (
     AutoCreate,
     MaxParallel,
@@ -32,13 +32,14 @@ from crewhall.families.work.workflow.model import (
     WorkflowCreated,
     WorkflowPlan,
     Workflows,
+    WorkflowState,
     WorkflowStatus,
     WorkflowSummary,
 )
 from crewhall.families.work.workflow.plans import insert_tasks, plan_text, recompute_standings
 from crewhall.families.work.workflow.rules import refuse_workflow_step
 from crewhall.identity import new_id
-from crewhall.store.transaction import Row, Tx
+from crewhall.store.transaction import Tx
 
 
 @work.tool("workflow_create", changes=True, creates=True, profiles=("coordinator", "standard"))
@@ -182,7 +183,7 @@ def workflow_remove_task(call: Call, id: WorkflowId, task_id: TaskId) -> Done:
     return Done(success=True)
 
 
-def _refuse_replanning(workflow: Row) -> None:
+def _refuse_replanning(workflow: WorkflowState) -> None:
     """Raise InvalidState when the workflow has no plan that could be changed."""
     hints = {"planning": "workflow_set_plan gives it a plan first."}
     if workflow["status"] in ("planning", "completed", "abandoned"):
@@ -192,7 +193,7 @@ def _refuse_replanning(workflow: Row) -> None:
         )
 
 
-def _refuse_removal(tx: Tx, task: Row) -> None:
+def _refuse_removal(tx: Tx, task: TaskRow) -> None:
     if task["status"] != "pending" or task["claimed_by"] or task["checkpoint_count"]:
         raise InvalidState(
             f"task {task['id']} was begun: it is {task['status']}, with {task['checkpoint_count']} checkpoints",
@@ -222,7 +223,8 @@ def workflow_update_status(
         before = get_locked(tx, "workflow", id)
         refuse_workflow_step(before, status)
         refuse_lifting(call, before)
-        tx.run("workflow_status_set", id=id, status=status, reason=reason, now=call.now)
+        halted_by = pauser(call.actor) if status == "paused" else None
+        tx.run("workflow_status_set", id=id, status=status, reason=reason, halted_by=halted_by, now=call.now)
         if status == "abandoned":
             _free_all(tx, id, call.now)
             for row in tx.all("workspaces_abandon", workflow_id=id, now=call.now):
@@ -236,7 +238,7 @@ def _free_all(tx: Tx, workflow_id: str, now: int) -> None:
     tasks = [get(tx, "task", row["id"]) for row in tx.all("workflow_claimed", workflow_id=workflow_id)]
     for task in tasks:
         put_back(tx, task, "released", now, reason=None)
-    for agent_id in sorted({task["claimed_by"] for task in tasks}):
+    for agent_id in sorted({task["claimed_by"] for task in tasks if task["claimed_by"] is not None}):
         settle_agent(tx, agent_id, now)
 
 

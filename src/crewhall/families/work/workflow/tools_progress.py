@@ -16,11 +16,21 @@ from crewhall.families.work.model import PageCursor, WorkflowId
 from crewhall.families.work.task.model import (
     FINISHED,
     TASK_STATUSES,
+    TaskFree,
+    TaskNamed,
     shown_status,
 )
 from crewhall.families.work.task.pages import cursor_numbers, cursor_of, names_by_task
 from crewhall.families.work.task.tools_dependencies import NAMES_BYTES
-from crewhall.families.work.workflow.model import BlockedTask, NextTask, NextTasks, ParallelGroup, PathTask, Progress
+from crewhall.families.work.workflow.model import (
+    BlockedTask,
+    NextTask,
+    NextTasks,
+    ParallelGroup,
+    PathTask,
+    Progress,
+    WorkflowState,
+)
 from crewhall.families.work.workflow.rules import RUNS, Reach, conflicts, recommend, remaining_ms
 from crewhall.families.work.workspace.forecast import clashes_between
 from crewhall.store.transaction import Row, Tx
@@ -57,7 +67,9 @@ def workflow_next_tasks(
         live = tx.all("workspaces_named", ids=json.dumps(sorted(places)), node=call.settings.node) if places else []
         names = _names(tx, workflow_id, rows[:limit])
     clashes = clashes_between(call, considered, under_way, live) if live else {}
-    running, ready = ([(row["id"], _files(row)) for row in some] for some in (under_way, considered))
+    running, ready = (
+        [(row["id"], _files(row["files_likely_affected"])) for row in some] for some in (under_way, considered)
+    )
     begin = recommend(ready, running, slots, clashes)
     others = [(task_id, Reach(files)) for task_id, files in (*running[:COMPARED], *ready[:COMPARED]) if files]
     kept = take_fitting(_next_task(row, begin, others, clashes, names[row["id"]]) for row in rows[:limit])
@@ -72,27 +84,29 @@ def workflow_next_tasks(
     )
 
 
-def _state(tx: Tx, workflow_id: str) -> Row:
+def _state(tx: Tx, workflow_id: str) -> WorkflowState:
     """The workflow's changing parts. Raises NotFound."""
-    row = tx.one("workflow_state", id=workflow_id)
+    row: WorkflowState | None = tx.one("workflow_state", id=workflow_id)
     if row is None:
         raise no_such("workflow", workflow_id)
     return row
 
 
-def _is_complete(workflow: Row) -> bool:
+def _is_complete(workflow: WorkflowState) -> bool:
     return bool(workflow["task_count"]) and workflow["finished_count"] == workflow["task_count"]
 
 
-def _files(row: Row) -> list[str]:
-    files: list[str] = from_json(row["files_likely_affected"])
+def _files(text: str) -> list[str]:
+    files: list[str] = from_json(text)
     return files
 
 
 def _next_task(
-    row: Row, begin: list[str], others: list[tuple[str, Reach]], clashes: Mapping[str, Collection[str]], names: Row
+    row: TaskFree, begin: list[str], others: list[tuple[str, Reach]], clashes: Mapping[str, Collection[str]], names: Row
 ) -> NextTask:
-    meeting = dict.fromkeys([*sorted(clashes.get(row["id"], ())), *conflicts(_files(row), others, NAMED + 1)])
+    meeting = dict.fromkeys(
+        [*sorted(clashes.get(row["id"], ())), *conflicts(_files(row["files_likely_affected"]), others, NAMED + 1)]
+    )
     fields = {
         "id": row["id"],
         "name": row["name"],
@@ -106,7 +120,7 @@ def _next_task(
     return NextTask(**cut(fields, ("description",), (), each=500))
 
 
-def _names(tx: Tx, workflow_id: str, rows: list[Row]) -> dict[str, Row]:
+def _names(tx: Tx, workflow_id: str, rows: list[TaskFree]) -> dict[str, Row]:
     """Of each task, what it depended on and who shares its group."""
     finished = names_by_task(tx.all("finished_names", ids=json.dumps([row["id"] for row in rows]), most=2 * NAMED))
     members = {
@@ -116,7 +130,7 @@ def _names(tx: Tx, workflow_id: str, rows: list[Row]) -> dict[str, Row]:
     return {
         row["id"]: {
             "dependencies_completed": short_list(finished.get(row["id"], []), NAMES_BYTES),
-            "parallel_with": [one for one in members.get(row["parallel_group"], []) if one != row["id"]][:NAMED],
+            "parallel_with": [one for one in members.get(row["parallel_group"] or "", []) if one != row["id"]][:NAMED],
         }
         for row in rows
     }
@@ -164,7 +178,7 @@ def workflow_progress(call: Call, workflow_id: WorkflowId, cursor: PageCursor | 
     )
 
 
-def _path_task(row: Row) -> PathTask:
+def _path_task(row: TaskNamed) -> PathTask:
     return PathTask(id=row["id"], name=row["name"], status=shown_status(row))
 
 

@@ -31,7 +31,8 @@ from crewhall.families.work.claim.rules import stale_claim
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get, get_locked
 from crewhall.families.work.repository.rules import repository_path
-from crewhall.families.work.task.model import FINISHED
+from crewhall.families.work.task.model import FINISHED, TaskRow
+from crewhall.families.work.workflow.model import WorkflowState
 from crewhall.families.work.workspace.model import TaskWorkspace
 from crewhall.families.work.workspace.removal import refuse_elsewhere
 from crewhall.families.work.workspace.rules import (
@@ -123,12 +124,12 @@ def _requested_row(call: Call, repo: GitRepository, workflow_id: str, request: W
     }
 
 
-def _refuse_over(workflow: Row) -> None:
+def _refuse_over(workflow: WorkflowState) -> None:
     if workflow["status"] in OVER:
         raise InvalidState(f"workflow {workflow['id']} is {workflow['status']}", hint="A new one is for new work.")
 
 
-def _repository(call: Call, workflow: Row) -> GitRepository:
+def _repository(call: Call, workflow: WorkflowState) -> GitRepository:
     _refuse_over(workflow)
     if workflow["repository_path"] is None:
         raise InvalidState(
@@ -175,7 +176,7 @@ def _log_created(tx: Tx, row: Row) -> None:
     tx.event("workspace.created", row["id"], after="active", data=json.dumps({"branch": row["branch"]}))
 
 
-def refuse_task(call: Call, task: Row, workflow_id: str) -> None:
+def refuse_task(call: Call, task: TaskRow, workflow_id: str) -> None:
     """Raise InvalidInput, InvalidState, StaleClaim when the caller can't place it in the workflow's workspaces."""
     if task["workflow_id"] != workflow_id:
         raise InvalidInput(
@@ -188,7 +189,7 @@ def refuse_task(call: Call, task: Row, workflow_id: str) -> None:
         raise stale_claim(task)
 
 
-def put_task(call: Call, tx: Tx, task: Row, workspace: Row) -> None:
+def put_task(call: Call, tx: Tx, task: TaskRow, workspace: Row) -> None:
     """A task is done in a workspace from now on. Raises InvalidInput, InvalidState, StaleClaim when it cannot be."""
     refuse_task(call, task, workspace["workflow_id"])
     if task["workspace_id"] != workspace["id"]:
@@ -246,7 +247,7 @@ def _make_worktree(call: Call, repo: GitRepository, row: Row, *, is_new: bool) -
         raise
 
 
-def workspace_for(call: Call, workflow: Row, task: Row) -> tuple[TaskWorkspace | None, str | None]:
+def workspace_for(call: Call, workflow: WorkflowState, task: TaskRow) -> tuple[TaskWorkspace | None, str | None]:
     """The workspace of a claimed task, or why it has none; the claim stands in any case.
 
     A task keeps the workspace it was assigned. Otherwise it gets a new one if the workflow creates workspaces. That
@@ -262,7 +263,7 @@ def workspace_for(call: Call, workflow: Row, task: Row) -> tuple[TaskWorkspace |
         return None, f"no worktree can be made: {error.strerror or error}. Call task_claim again when that is mended."
 
 
-def _find_or_create(call: Call, workflow: Row, task: Row) -> TaskWorkspace | None:
+def _find_or_create(call: Call, workflow: WorkflowState, task: TaskRow) -> TaskWorkspace | None:
     with call.look() as tx:
         row = None if task["workspace_id"] is None else tx.one("workspace_get", id=task["workspace_id"])
         before = sorted(one["branch"] for one in tx.all("branches_before", id=task["id"]))
@@ -278,7 +279,7 @@ def _find_or_create(call: Call, workflow: Row, task: Row) -> TaskWorkspace | Non
     return TaskWorkspace(**fields, merge_first=[branch for branch in before if branch != row["branch"]])
 
 
-def _make_ready(call: Call, workflow: Row, row: Row) -> Row:
+def _make_ready(call: Call, workflow: WorkflowState, row: Row) -> Row:
     """Finish an active workspace if need be, so that work can start. Raises Unavailable, Conflict, git's errors."""
     refuse_elsewhere(row, call.settings.node)
     if row["worktree"] == "wanted":

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 
 from crewhall.errors import Conflict, Forbidden, InvalidInput, InvalidTransition
+from crewhall.families.work.task.model import TaskNamed
 from crewhall.identity import Actor
 from crewhall.paths import is_below
 from crewhall.store.transaction import Row
@@ -11,7 +12,7 @@ from crewhall.store.transaction import Row
 SLUG = 40  # letters of a task's name in its branch
 
 
-def branch_for(task: Row) -> str:
+def branch_for(task: TaskNamed) -> str:
     """The branch of a task's own workspace: its name in plain letters, and the end of its id."""
     words = re.findall(r"[a-z0-9]+", task["name"].lower())
     slug = "-".join(words)[:SLUG].strip("-") or "task"
