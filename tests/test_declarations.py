@@ -28,13 +28,6 @@ from tools.docs import pages
 ROOT = Path(__file__).parent.parent
 TOOLS = registry().tools
 SEEDS = {"work": "003", "project": "001", "pulls": "002", "judge": "004"}
-OURS = {
-    *("agent_token_create", "agent_token_revoke", "call_list", "event_list"),
-    *("task_list", "text_read", "workflow_add_tasks", "workflow_remove_task"),
-    *("file_reserve", "file_release", "file_reservations", "workspace_forecast", "template_get"),
-    *("worktree_open", "worktree_close", "worktree_list", "worktree_get"),
-    *("pulls_health", "judge_report_list", "judge_report_get"),
-}
 # Arguments of ours in the seeds' tools; every KEY is one, too.
 FENCED = (
     *("task_release", "task_set_plan", "task_update_status", "task_replan", "checkpoint_add"),
@@ -276,12 +269,19 @@ def test_every_requirement_names_tests_that_exist() -> None:
 
 
 def test_every_argument_of_a_seeds_tool_is_a_requirement_and_back() -> None:
-    seeds = {tool: SEEDS[tool.family] for tool in TOOLS if tool.name not in OURS}
+    seeds = {tool: SEEDS[tool.family] for tool in TOOLS if not tool.ours}
     declared = {f"{seed}.{tool.name}" for tool, seed in seeds.items()}
     declared |= {f"{s}.{tool.name}.{name}" for tool, s in seeds.items() for name in tool.input_schema["properties"]}
     declared -= {f"{seed}.{name}" for seed in SEEDS.values() for name in ADDED}
     declared -= {f"{seed}.{tool.name}.{KEY}" for tool, seed in seeds.items()}
     of_tools = {key for key in requirements() if key.split(".")[1] in {tool.name for tool in TOOLS}}
-    assert {key for key in of_tools if not key.endswith(WHOLE)} == declared
+    listed = {key for key in of_tools if not key.endswith(WHOLE)}
+    for key in sorted(declared - listed):
+        _, name, *argument = key.split(".")
+        remedy = f"add '{name}.{argument[0]}' to ADDED here" if argument else f"declare {name} with ours=True"
+        raise AssertionError(f"tests/requirements.toml has no '{key}': add it, or if no seed asks for it, {remedy}")
+    for key in sorted(listed - declared):
+        raise AssertionError(f"tests/requirements.toml has '{key}', which no tool of a seed declares: remove that line")
     told = {key.rpartition(".")[0] for key in of_tools if key.endswith(".result")}
-    assert told == {key for key in declared if key.count(".") == 1}
+    for key in sorted(told ^ {key for key in declared if key.count(".") == 1}):
+        raise AssertionError(f"tests/requirements.toml needs '{key}.result' exactly if a seed asks for the tool")

@@ -63,6 +63,7 @@ class Tool(Declaration):
     `resources` are the addresses under which its result can be read; {words} in them are its arguments.
     `route` is a further way in by REST that a seed asks for, such as ("GET", "prs"). One that is `outward` talks to
     services elsewhere. `aliases` are further names by which it can be called, and which no list shows.
+    One that is `ours` is in no seed, so tests/requirements.toml has no line for it.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Tool(Declaration):
     route: tuple[str, str] | None = None
     outward: bool = False
     aliases: tuple[str, ...] = ()
+    ours: bool = False
     arguments: type[BaseModel] = field(init=False, repr=False)
     acting: str | None = field(init=False)
 
