@@ -22,7 +22,7 @@ from crewhall.errors import every_failure
 from crewhall.families.all import registry
 from crewhall.families.work.model import AgentId, Done
 from crewhall.store.sql import SQLITE, Queries
-from crewhall.tool import DECLARING, Family, Prompt, Registry, Tool, is_declaring
+from crewhall.tool import ANYONE, DECLARING, PROFILES, Family, Prompt, Registry, Tool, is_declaring
 from tools.docs import pages
 
 ROOT = Path(__file__).parent.parent
@@ -162,21 +162,39 @@ def test_what_suggests_names_a_query_that_is_there(declared: Declaration) -> Non
         assert query is None or {":prefix", ":limit"} <= set(re.findall(r":\w+", queries[query]))
 
 
-@pytest.mark.parametrize(
-    ("family", "profile", "tools", "most_bytes"),
-    [
-        ("work", "worker", 15, 12_000),
-        ("work", "standard", 25, 25_000),
-        ("work", "all", 60, 45_000),
-        ("judge", "all", 7, 4_500),
-    ],
-)
-def test_the_lists_stay_short(family: str, profile: str, tools: int, most_bytes: int) -> None:
-    """In the bytes that a model reads: names, descriptions and input schemas, as MCP lists them."""
-    listed = [as_mcp(tool) for tool in registry().visible_tools(("operator", "agent"), (family,), profile)]
+def bytes_read(tools: list[Tool]) -> int:
+    """What a model reads of tools: names, descriptions and input schemas, as MCP lists them."""
+    listed = [as_mcp(tool) for tool in tools]
     told = [{"name": one.name, "description": one.description, "inputSchema": one.input_schema} for one in listed]
-    assert len(told) <= tools
-    assert len(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()) <= most_bytes
+    return len(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+@pytest.mark.parametrize("name", [name for name, profile in PROFILES.items() if profile.most_tools])
+def test_a_profile_stays_short(name: str) -> None:
+    profile = PROFILES[name]
+    tools = registry().visible_tools(ANYONE, (), name)
+    removable = ", ".join(tool.name for tool in tools if tool.ours)
+    advice = f"take '{name}' out of the profiles of a tool that no seed asks for ({removable})"
+    most_tools, most_bytes = profile.most_tools or 0, profile.most_bytes or 0
+    assert len(tools) <= most_tools, (
+        f"profile '{name}' has {len(tools)} tools and may have {most_tools} (PROFILES in crewhall/tool.py): {advice}"
+    )
+    assert bytes_read(tools) <= most_bytes, (
+        f"a model reads {bytes_read(tools)} bytes of profile '{name}', and may read {most_bytes}: "
+        f"shorten descriptions, or {advice}"
+    )
+
+
+@pytest.mark.parametrize(("family", "most_tools", "most_bytes"), [("work", 60, 45_000), ("judge", 7, 4_500)])
+def test_a_family_stays_short(family: str, most_tools: int, most_bytes: int) -> None:
+    tools = registry().visible_tools(ANYONE, (family,), "all")
+    assert len(tools) <= most_tools, (
+        f"family '{family}' has {len(tools)} tools, and {most_tools} were enough so far: "
+        "extend a tool instead, or raise the number at this test and say why in the commit"
+    )
+    assert bytes_read(tools) <= most_bytes, (
+        f"a model reads {bytes_read(tools)} bytes of family '{family}', and may read {most_bytes}: shorten descriptions"
+    )
 
 
 @each_tool

@@ -68,15 +68,22 @@ Arguments marked `*` are required. An unknown argument is refused.
 
 
 def _profiles(tools: Registry) -> str:
-    rows = [f"| `{name}` | {len(tools.visible_tools(('operator', 'agent'), (), name))} |" for name in PROFILES]
+    rows = []
+    for name, profile in PROFILES.items():
+        count = len(tools.visible_tools(("operator", "agent"), (), name))
+        rows.append(f"| `{name}` | {profile.about} | {count} | {profile.most_tools or 'any number'} |")
     return _PROFILES + "\n".join(rows) + "\n"
 
 
 _PROFILES = """\
-A client sees the tools of its profile; it may call whatever its actor may.
+## Profiles
 
-| profile | tools |
-|---|--:|
+A client sees the tools of its profile; it may call whatever its actor may. Choose one with `--profile`, the header
+`X-Crewhall-Profile` or `?profile=` in the URL ([clients](clients.md#by-bridge-or-by-url)). Every description costs an
+agent tokens, so some profiles are full: a tool that is in none of them can still be called.
+
+| profile | for | tools now | tools at most |
+|---|---|--:|--:|
 """
 
 

@@ -177,7 +177,7 @@ def test_what_a_caller_sees_depends_on_who_it_is_and_what_it_asked_for(live: Liv
     assert "agent_token_create" not in names(live, Authorization=as_worker, **{"X-Crewhall-Profile": "all"})
     assert "event_list" in names(live, Authorization=as_boss)
     assert "event_list" not in names(live, Authorization=as_worker)
-    assert len(names(live, Authorization=as_worker)) <= 15 and len(names(live)) <= 25
+    assert "agent_heartbeat" in names(live, Authorization=as_worker) and "event_list" in names(live)
     reading = names(live, **{"X-Crewhall-Profile": "readonly"})
     assert reading and not any(live.hub.registry.find(name).changes for name in reading)
 
@@ -199,8 +199,24 @@ def test_a_family_is_picked_by_path_or_header_and_a_wrong_one_is_named(live: Liv
     assert [tool["name"] for tool in picked.json()["result"]["tools"]] == names(live)
     wrong = httpx2.post(f"{live.url}/mcp/works", json=body, headers=headers)
     assert wrong.status_code == 400 and "there is no family 'works'" in wrong.json()["message"]
-    wrong = httpx2.post(f"{live.url}/mcp", json=body, headers=headers | {"X-Crewhall-Profile": "boss"})
-    assert wrong.status_code == 400 and "there is no profile 'boss'" in wrong.json()["message"]
+    header = httpx2.post(f"{live.url}/mcp", json=body, headers=headers | {"X-Crewhall-Profile": "boss"})
+    query = httpx2.post(f"{live.url}/mcp?profile=boss", json=body, headers=headers)
+    assert header.status_code == query.status_code == 400 and header.json() == query.json()
+    assert "there is no profile 'boss'" in query.json()["message"]
+
+
+def test_a_profile_is_picked_by_header_or_query_and_the_query_counts(live: Live) -> None:
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": META}}
+    headers = ACCEPT | {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/list", "X-Crewhall-Profile": "worker"}
+
+    def listed(query: str) -> list[str]:
+        answer = httpx2.post(f"{live.url}/mcp{query}", json=body, headers=headers)
+        return [tool["name"] for tool in answer.json()["result"]["tools"]]
+
+    everything = names(live, **{"X-Crewhall-Profile": "all"})
+    assert listed("?profile=all") == everything and "agent_token_create" in everything
+    assert listed("") == listed("?profile=") == names(live, **{"X-Crewhall-Profile": "worker"}) != everything
+    assert not any(live.hub.registry.find(name).changes for name in listed("/work?profile=readonly"))
 
 
 @pytest.mark.parametrize("era", ERAS)
