@@ -1,5 +1,5 @@
 """
-The generated pages: tools, settings, errors, and a snapshot of every tool and prompt. `make docs` writes them.
+The generated pages: tools, settings, errors, events, and a snapshot of every tool and prompt. `make docs` writes them.
 
 They are made from the declarations; a test fails when a page differs from what would be written now.
 """
@@ -13,6 +13,7 @@ from crewhall.declaration import Declaration
 from crewhall.edges.http.rest import PREFIX, describe
 from crewhall.edges.mcp.resources import resources
 from crewhall.errors import Failure, every_failure
+from crewhall.events import EVENTS
 from crewhall.families.all import registry
 from crewhall.tool import PROFILES, Prompt, Registry, Tool
 
@@ -25,6 +26,7 @@ def pages(tools: Registry) -> dict[str, str]:
         "docs/tools.md": tools_page(tools),
         "docs/settings.md": settings_page(),
         "docs/errors.md": errors_page(),
+        "docs/events.md": events_page(),
     }
     for tool in tools.tools:
         made[f"tests/snapshots/{tool.name}.json"] = _snapshot(describe(tool) | _addresses(tool))
@@ -205,6 +207,20 @@ and the hint, or with `--json` the body, and ends with the exit code.
 
 An answer that is no failure can end a command with another code than 0, too: 5 when it has `success: false`, such as a
 claim that came too late; a recipe's own code; 9 when the judge's answer is not PASS, not valid, or has findings.
+"""
+
+
+def events_page() -> str:
+    rows = [f"| `{name}` | {kind.subject} | {kind.about} |" for name, kind in EVENTS.items()]
+    head = "| event | its subject | what has happened |\n|---|---|---|\n"
+    return f"{MADE}\n# Events\n\n{_EVENTS}\n{head}" + "\n".join(rows) + "\n"
+
+
+_EVENTS = """\
+Every change of state writes an event in the same transaction. [`event_list`](tools.md#event_list), `crewhall watch` and
+the WebSocket at `/api/v1/events` show them; `topic` filters by noun (`task`) or by event (`task.claimed`). `subject` is
+the id of what the second column names. If its status changed, `before_status` and `after_status` say how; `data` says
+more. [Event](nouns/event.md) has examples and what the log promises.
 """
 
 
