@@ -14,6 +14,7 @@ import pytest
 from mcp.shared.uri_template import UriTemplate
 
 from crewhall.app import Call
+from crewhall.config import Setting, seconds
 from crewhall.declaration import KEY, Declaration
 from crewhall.edges.http.rest import describe, openapi
 from crewhall.edges.mcp.resources import resources
@@ -23,7 +24,7 @@ from crewhall.families.all import registry
 from crewhall.families.work.model import AgentId, Done
 from crewhall.store.sql import SQLITE, Queries
 from crewhall.tool import ANYONE, DECLARING, PROFILES, Family, Prompt, Registry, Tool, is_declaring
-from tools.docs import pages
+from tools.docs import default_text, pages
 
 ROOT = Path(__file__).parent.parent
 TOOLS = registry().tools
@@ -214,6 +215,11 @@ def test_generated_pages_and_snapshots_are_up_to_date() -> None:
     assert stale == [], "run make docs"
     kept = {f"tests/snapshots/{path.name}" for path in (ROOT / "tests/snapshots").iterdir()}
     assert kept == {path for path in made if path.startswith("tests/snapshots/")}
+
+
+def test_only_a_time_is_documented_in_seconds() -> None:
+    assert default_text(Setting("a.pause", 0.5, "A time.", seconds)) == "0.5s"
+    assert default_text(Setting("a.share", 0.5, "A part of the whole.", float)) == "0.5"
 
 
 def test_openapi_is_valid_and_has_every_tool() -> None:

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from crewhall.config import SETTINGS, Setting
+from crewhall.config import SETTINGS, Setting, seconds
 from crewhall.declaration import Declaration
 from crewhall.edges.http.rest import PREFIX, describe
 from crewhall.edges.mcp.resources import resources
@@ -162,7 +162,7 @@ def kind(schema: dict[str, Any]) -> str:
 
 
 def settings_page() -> str:
-    rows = [f"| `{s.key}` | {_variables(s)} | `{_default(s)}` | {s.help} |" for s in SETTINGS]
+    rows = [f"| `{s.key}` | {_variables(s)} | `{default_text(s)}` | {s.help} |" for s in SETTINGS]
     head = "| key | variables | default | what it does |\n|---|---|---|---|\n"
     return f"{MADE}\n# Settings\n\n{_SOURCES}\n{head}" + "\n".join(rows) + "\n"
 
@@ -178,8 +178,9 @@ def _variables(setting: Setting) -> str:
     return ", ".join(f"`{name}`" for name in setting.variables)
 
 
-def _default(setting: Setting) -> str:
-    return f"{setting.default:g}s" if isinstance(setting.default, float) else json.dumps(setting.default)
+def default_text(setting: Setting) -> str:
+    """A setting's default as config.toml would have it: a time has its unit, any other number has none."""
+    return f"{setting.default:g}s" if setting.read is seconds else json.dumps(setting.default)
 
 
 def errors_page() -> str:
