@@ -94,7 +94,7 @@ class Operation(Generic[WorldT]):
         with self.write() as (tx, own):
             self._beaten_at = own["now"]
             if not tx.run("operation_beat", **own, lease_until=own["now"] + LEASE_MS + int(seconds * 1000)):
-                raise self._lost()
+                raise self._loss()
 
     def record(self, step: "Step[WorldT]", data: Row | None) -> None:
         """Note that a step is done, with the rows and events that go with it. Raises Lost.
@@ -105,7 +105,7 @@ class Operation(Generic[WorldT]):
         with self.write() as (tx, own):
             noted = {"step": step.name, "data": json.dumps(self.data), "lease_until": own["now"] + LEASE_MS}
             if not tx.run("operation_step", **own, **noted) and not self.kind.is_kept(step.name):
-                raise self._lost()
+                raise self._loss()
             step.record(tx, self)
             if step is self.kind.steps[-1]:
                 tx.run("operation_end", id=self.id)
@@ -124,7 +124,7 @@ class Operation(Generic[WorldT]):
             if tx.run("operation_drop", id=own["id"], holder=own["holder"]):
                 self.kind.on_undone(tx, self)
 
-    def _lost(self) -> Lost:
+    def _loss(self) -> Lost:
         return Lost(
             f"this call was away for too long, and its {self.kind.noun} was taken for dead",
             hint=f"What it left is settled by the hub; see with {self.kind.look} what there is, then try again.",
@@ -168,7 +168,7 @@ class Kind(Generic[WorldT]):
     on_left: Callable[[Tx, Operation[Any]], None] = _nothing
     on_undone: Callable[[Tx, Operation[Any]], None] = _nothing
 
-    def begun(self, step: str | None) -> tuple[Step[WorldT], ...]:
+    def steps_begun(self, step: str | None) -> tuple[Step[WorldT], ...]:
         """The steps that may have happened: those up to the recorded one, and the one after it."""
         return self.steps[: self._number(step) + 1]
 
@@ -221,7 +221,7 @@ class Journal:
 
         What is undone is forgotten if that `is_sure`, else looked at again later. Raises what an undo raises.
         """
-        for step in reversed(operation.kind.begun(operation.row["step"])):
+        for step in reversed(operation.kind.steps_begun(operation.row["step"])):
             self.at(f"{step.name} undoes")
             try:
                 step.undo(world, operation)

@@ -201,6 +201,12 @@ def test_the_doctor_finds_nothing_wrong_with_a_hall_that_is_not_there_or_is_well
         assert (code, state) == (0, "ok") and "schema" in text
 
 
+def test_the_doctor_asks_the_running_hub_how_its_chores_went(program: Program) -> None:
+    assert "chores" not in program.run("doctor").out
+    with program.up():
+        eventually(lambda: "have run in this hub" in program.run("doctor").out)
+
+
 def test_the_doctor_finds_settings_that_cannot_be_read(program: Program) -> None:
     done = program.run("doctor", MCP_SERVER_PORT="many")
     assert done.code == 1 and "setting server.port from MCP_SERVER_PORT is 'many'" in done.out

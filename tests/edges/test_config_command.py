@@ -39,7 +39,7 @@ JSONC = """\
 
 
 @dataclass
-class Lab:
+class UserHome:
     """Somebody's home, with a hall in it that is not the default one."""
 
     home: Path
@@ -68,7 +68,7 @@ class Lab:
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Lab:
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> UserHome:
     home = tmp_path / "home"
     home.mkdir()
     for name in ELSEWHERE:
@@ -76,7 +76,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("CREWHALL_HOME", str(home / "hall"))
     monkeypatch.chdir(home)
-    return Lab(home, capsys)
+    return UserHome(home, capsys)
 
 
 def backups(path: Path) -> list[str]:
@@ -139,58 +139,58 @@ def test_each_client_gets_its_own_shape(client: str, by_bridge: dict[str, Any], 
     ],
 )
 def test_what_is_printed_is_what_is_written_and_where(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, words: str, variable: str, file: str, keys: str
+    user: UserHome, monkeypatch: pytest.MonkeyPatch, words: str, variable: str, file: str, keys: str
 ) -> None:
     if variable:
-        monkeypatch.setenv(variable, str(lab.home / "x"))
-    path = lab.home / file
-    printed = lab.config(f"--client {words}")
+        monkeypatch.setenv(variable, str(user.home / "x"))
+    path = user.home / file
+    printed = user.config(f"--client {words}")
     assert printed.err.startswith(f"This belongs into {path}; --write puts it there.\nTo check it: ")
     assert not path.exists() and "speaks for you there, the operator" in printed.err
-    done = lab.config(f"--client {words} --write")
+    done = user.config(f"--client {words} --write")
     assert done.out == f"crewhall is in {path}\n" and path.read_text() == printed.out
     entry = (tomllib if path.suffix == ".toml" else json).loads(printed.out)
     for key in (*keys.split(), "crewhall"):
-        entry = entry[str(lab.home) if key == "~" else key]
-    assert " ".join(CLIENTS[words.split(maxsplit=1)[0]].words(entry)) == f"{CREWHALL} --home {lab.home}/hall mcp"
+        entry = entry[str(user.home) if key == "~" else key]
+    assert " ".join(CLIENTS[words.split(maxsplit=1)[0]].words(entry)) == f"{CREWHALL} --home {user.home}/hall mcp"
 
 
-def test_the_bridge_finds_this_hall_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bridge_finds_this_hall_again(user: UserHome, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CREWHALL_HOME")
-    entry = json.loads(lab.config("--client gemini").out)["mcpServers"]["crewhall"]
+    entry = json.loads(user.config("--client gemini").out)["mcpServers"]["crewhall"]
     assert entry == {"command": CREWHALL, "args": ["mcp"]}, "the default hall needs no word"
     monkeypatch.setenv("MCP_DATABASE_PATH", "my.db")
-    entry = json.loads(lab.config("--client gemini --profile worker --families work").out)["mcpServers"]["crewhall"]
+    entry = json.loads(user.config("--client gemini --profile worker --families work").out)["mcpServers"]["crewhall"]
     assert entry["args"] == ["mcp", "--families", "work", "--profile", "worker"]
-    assert entry["env"] == {"CREWHALL_DATABASE_PATH": f"{lab.home}/my.db"}
-    assert main.run(["--home", str(lab.home / "a"), "config", "--client", "gemini"]) == 0
-    assert f'"--home",\n        "{lab.home}/a"' in lab.capture.readouterr().out
+    assert entry["env"] == {"CREWHALL_DATABASE_PATH": f"{user.home}/my.db"}
+    assert main.run(["--home", str(user.home / "a"), "config", "--client", "gemini"]) == 0
+    assert f'"--home",\n        "{user.home}/a"' in user.capture.readouterr().out
 
 
-def test_a_url_is_the_hubs_own_or_where_it_will_be(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_is_the_hubs_own_or_where_it_will_be(user: UserHome, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MCP_SERVER_PORT", "3999")
-    done = lab.config("--client claude-desktop --url --name rstn")
+    done = user.config("--client claude-desktop --url --name rstn")
     assert json.loads(done.out) == {"mcpServers": {"rstn": {"type": "http", "url": "http://127.0.0.1:3999/mcp"}}}
     assert "No hub answers there now" in done.err and "takes no URL from its file" in done.err
-    entry = tomllib.loads(lab.config("--client codex --url --families work,project --profile all").out)
+    entry = tomllib.loads(user.config("--client codex --url --families work,project --profile all").out)
     assert entry["mcp_servers"]["crewhall"] == {
         "url": "http://127.0.0.1:3999/mcp/work,project",
         "http_headers": {"X-Crewhall-Profile": "all"},
     }
     monkeypatch.setenv("MCP_SERVER_PORT", "0")
-    assert "its address is not known" in lab.config("--client codex --url", exit_code=7).err
+    assert "its address is not known" in user.config("--client codex --url", exit_code=7).err
 
 
 # Into a file that is there
 
 
-def test_a_file_keeps_all_else_and_gets_back_what_it_was(lab: Lab) -> None:
-    path = lab.home / ".config/Code/User/mcp.json"
+def test_a_file_keeps_all_else_and_gets_back_what_it_was(user: UserHome) -> None:
+    path = user.home / ".config/Code/User/mcp.json"
     path.parent.mkdir(parents=True)
     path.write_bytes(JSONC.replace("\n", "\r\n").encode("utf-8-sig"))
     path.chmod(0o640)
     before = path.read_bytes()
-    assert lab.config("--client vscode --write").out.endswith("the old text is in mcp.json.crewhall-backup-1\n")
+    assert user.config("--client vscode --write").out.endswith("the old text is in mcp.json.crewhall-backup-1\n")
     after = path.read_bytes()
     ours = f"""
         "crewhall": {{
@@ -198,43 +198,43 @@ def test_a_file_keeps_all_else_and_gets_back_what_it_was(lab: Lab) -> None:
             "command": "{CREWHALL}",
             "args": [
                 "--home",
-                "{lab.home}/hall",
+                "{user.home}/hall",
                 "mcp"
             ]
         }},"""
     assert after.decode("utf-8-sig") == JSONC.replace("/* not ours */", f"/* not ours */{ours}").replace("\n", "\r\n")
     assert after[:3] == before[:3] and stat.S_IMODE(path.stat().st_mode) == 0o640
-    assert lab.config("--client vscode --write").out == f"crewhall is already in {path}\n"
+    assert user.config("--client vscode --write").out == f"crewhall is already in {path}\n"
     assert path.read_bytes() == after
-    lab.config("--client vscode --remove")
+    user.config("--client vscode --remove")
     assert path.read_bytes() == before
     saved = [path.with_name(f"mcp.json.crewhall-backup-{number}") for number in (1, 2)]
     assert [one.read_bytes() for one in saved] == [before, after]
     assert sorted(path.parent.iterdir()) == [path, *saved], "nothing else is left there"
-    assert "is not in" in lab.config("--client vscode --remove").out and len(backups(path)) == 2
+    assert "is not in" in user.config("--client vscode --remove").out and len(backups(path)) == 2
 
 
-def test_codex_keeps_its_comments(lab: Lab) -> None:
-    path = lab.home / ".codex/config.toml"
+def test_codex_keeps_its_comments(user: UserHome) -> None:
+    path = user.home / ".codex/config.toml"
     path.parent.mkdir()
     path.write_text('model = "x" # best\n\n[mcp_servers.other] # mine\ncommand = "y"\n')
     before = path.read_text()
-    lab.config("--client codex --write --families project")
+    user.config("--client codex --write --families project")
     assert path.read_text().startswith(f"{before}\n[mcp_servers.crewhall]\n")
-    lab.config("--client codex --remove")
+    user.config("--client codex --remove")
     assert path.read_text() == before
 
 
-def test_a_link_to_a_dotfile_stays_a_link(lab: Lab) -> None:
-    kept = lab.home / "dotfiles/cursor.json"
+def test_a_link_to_a_dotfile_stays_a_link(user: UserHome) -> None:
+    kept = user.home / "dotfiles/cursor.json"
     kept.parent.mkdir()
-    (lab.home / ".cursor").mkdir()
-    link = lab.home / ".cursor/mcp.json"
+    (user.home / ".cursor").mkdir()
+    link = user.home / ".cursor/mcp.json"
     link.symlink_to("../dotfiles/cursor.json")
-    lab.config("--client cursor --write")
+    user.config("--client cursor --write")
     assert link.is_symlink() and "crewhall" in kept.read_text()
-    lab.config("--client cursor --write --url")
-    assert link.is_symlink() and lab.settings() == {"url": "http://127.0.0.1:3001/mcp"} and len(backups(kept)) == 1
+    user.config("--client cursor --write --url")
+    assert link.is_symlink() and user.settings() == {"url": "http://127.0.0.1:3001/mcp"} and len(backups(kept)) == 1
     assert backups(link) == []
 
 
@@ -256,36 +256,36 @@ def test_a_link_to_a_dotfile_stays_a_link(lab: Lab) -> None:
     ],
 )  # fmt: skip
 def test_a_broken_file_is_refused_and_left_alone(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, client: str, file: str, text: str | bytes, wrong: str
+    user: UserHome, monkeypatch: pytest.MonkeyPatch, client: str, file: str, text: str | bytes, wrong: str
 ) -> None:
-    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(lab.home / "c"))
-    path = lab.home / file
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(user.home / "c"))
+    path = user.home / file
     path.parent.mkdir(parents=True)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     before = path.read_bytes()
     for what in ("--write", "--write --force --agent ada"):
-        done = lab.config(f"--client {client} {what}", exit_code=2)
+        done = user.config(f"--client {client} {what}", exit_code=2)
         assert wrong in done.err and "it was left as it is" in done.err
     assert path.read_bytes() == before and list(path.parent.iterdir()) == [path]
-    assert lab.agents() == [], "nobody is made for a file that cannot be written"
-    assert "crewhall" in lab.config(f"--client {client}").out, "it can be printed all the same"
+    assert user.agents() == [], "nobody is made for a file that cannot be written"
+    assert "crewhall" in user.config(f"--client {client}").out, "it can be printed all the same"
 
 
-def test_what_is_no_file_is_refused_and_keeps_nobody_waiting(lab: Lab) -> None:
-    os.mkfifo(lab.home / "pipe")
+def test_what_is_no_file_is_refused_and_keeps_nobody_waiting(user: UserHome) -> None:
+    os.mkfifo(user.home / "pipe")
     for place in ("pipe", "hall/.."):
-        (lab.home / "hall").mkdir(exist_ok=True)
-        assert "is no file" in lab.config(f"--client cursor --write --file {place}", exit_code=2).err
-    assert not list(lab.home.glob(".*crewhall*"))
+        (user.home / "hall").mkdir(exist_ok=True)
+        assert "is no file" in user.config(f"--client cursor --write --file {place}", exit_code=2).err
+    assert not list(user.home.glob(".*crewhall*"))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
-def test_a_file_made_read_only_stays_as_it_is(lab: Lab) -> None:
-    path = lab.home / "mine.json"
+def test_a_file_made_read_only_stays_as_it_is(user: UserHome) -> None:
+    path = user.home / "mine.json"
     path.write_text("{}")
     path.chmod(0o400)
-    assert "it is read-only" in lab.config("--client cursor --write --file mine.json", exit_code=7).err
-    assert path.read_text() == "{}" and list(lab.home.glob("*mine*")) == [path]
+    assert "it is read-only" in user.config("--client cursor --write --file mine.json", exit_code=7).err
+    assert path.read_text() == "{}" and list(user.home.glob("*mine*")) == [path]
 
 
 def test_nobody_else_can_read_a_file_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,50 +351,50 @@ OURS = [
 
 
 @pytest.mark.parametrize("entry", [*OTHERS, *OURS], ids=json.dumps)
-def test_an_entry_of_somebody_else_is_replaced_by_force_alone(lab: Lab, entry: Any) -> None:
-    path = lab.home / "s.json"
+def test_an_entry_of_somebody_else_is_replaced_by_force_alone(user: UserHome, entry: Any) -> None:
+    path = user.home / "s.json"
     path.write_text(json.dumps({"mcpServers": {"crewhall": entry}}))
     is_taken = entry in OTHERS
     for action in ("--remove", "--write"):
-        done = lab.config(f"--client gemini --file s.json {action}", exit_code=5 if is_taken else 0)
+        done = user.config(f"--client gemini --file s.json {action}", exit_code=5 if is_taken else 0)
         assert not is_taken or f"'crewhall' in {path} is not Crewhall's" in done.err
     if is_taken:
         assert json.loads(path.read_text())["mcpServers"]["crewhall"] == entry and backups(path) == []
-        lab.config("--client gemini --file s.json --write --force")
+        user.config("--client gemini --file s.json --write --force")
     written = json.loads(path.read_text())["mcpServers"]["crewhall"]
-    assert written == {"command": CREWHALL, "args": ["--home", f"{lab.home}/hall", "mcp"]}
+    assert written == {"command": CREWHALL, "args": ["--home", f"{user.home}/hall", "mcp"]}
 
 
-def test_a_server_of_this_machine_is_not_ours_for_that_alone(lab: Lab) -> None:
-    path = lab.home / "s.json"
+def test_a_server_of_this_machine_is_not_ours_for_that_alone(user: UserHome) -> None:
+    path = user.home / "s.json"
     path.write_text('{"mcpServers": {"other": {"url": "http://localhost:9000/mcp"}}}')
-    lab.config("--client gemini --file s.json --write --name other", exit_code=5)
+    user.config("--client gemini --file s.json --write --name other", exit_code=5)
 
 
-def test_what_the_user_put_into_our_entry_stays(lab: Lab) -> None:
-    path = lab.home / "s.json"
+def test_what_the_user_put_into_our_entry_stays(user: UserHome) -> None:
+    path = user.home / "s.json"
     own = {"trust": True, "env": {"GITHUB_TOKEN": "g", "CREWHALL_TOKEN": "gone"}, "command": "crewhall"}
     path.write_text(json.dumps({"mcpServers": {"crewhall": {**own, "args": ["mcp"]}}}, indent=1))
-    lab.config("--client gemini --file s.json --write")
+    user.config("--client gemini --file s.json --write")
     entry = json.loads(path.read_text())["mcpServers"]["crewhall"]
     assert list(entry) == ["trust", "env", "command", "args"], "in its order, too"
     assert (entry["trust"], entry["env"], entry["command"]) == (True, {"GITHUB_TOKEN": "g"}, CREWHALL)
-    lab.config("--client gemini --file s.json --write --url")
+    user.config("--client gemini --file s.json --write --url")
     entry = json.loads(path.read_text())["mcpServers"]["crewhall"]
     assert entry == {"trust": True, "type": "http", "url": "http://127.0.0.1:3001/mcp"}
 
 
-def test_opencode_gets_it_into_the_file_that_has_it(lab: Lab) -> None:
-    place = lab.home / ".config/opencode"
+def test_opencode_gets_it_into_the_file_that_has_it(user: UserHome) -> None:
+    place = user.home / ".config/opencode"
     place.mkdir(parents=True)
     older, newer = place / "opencode.json", place / "opencode.jsonc"
     older.write_text('{"mcp": {"crewhall": {"type": "local", "command": ["crewhall", "mcp"]}}}')
     newer.write_text('{"mcp": {"servers": {"b": {"type": "remote", "url": "u"}}}}')
-    lab.config("--client opencode --write --url")
+    user.config("--client opencode --write --url")
     assert json.loads(older.read_text())["mcp"]["crewhall"]["url"] == "http://127.0.0.1:3001/mcp"
-    lab.config("--client opencode --write --name crewhall2")
+    user.config("--client opencode --write --name crewhall2")
     assert sorted(json.loads(newer.read_text())["mcp"]["servers"]) == ["b", "crewhall2"], "as the newer ones have it"
-    lab.config("--client opencode --remove")
+    user.config("--client opencode --remove")
     assert json.loads(older.read_text()) == {"mcp": {}}
 
 
@@ -402,95 +402,97 @@ def test_opencode_gets_it_into_the_file_that_has_it(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("way", ["", "--url "])
-def test_an_agent_gets_a_token_once(lab: Lab, way: str) -> None:
+def test_an_agent_gets_a_token_once(user: UserHome, way: str) -> None:
     words = f"--client cursor {way}--agent ada --role coordinator"
-    done = lab.config(f"{words} --write")
-    path = lab.home / ".cursor/mcp.json"
-    token = CLIENTS["cursor"].token(lab.settings())
+    done = user.config(f"{words} --write")
+    path = user.home / ".cursor/mcp.json"
+    token = CLIENTS["cursor"].token(user.settings())
     assert token and token not in done.out + done.err and "The token is new" in done.err
-    assert lab.agents() == [("ada", "coordinator", "custom")] and stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert user.agents() == [("ada", "coordinator", "custom")] and stat.S_IMODE(path.stat().st_mode) == 0o600
     before = path.read_bytes()
     path.chmod(0o644)
-    assert "is already in" in lab.config(f"{words} --write").out
+    assert "is already in" in user.config(f"{words} --write").out
     assert path.read_bytes() == before and backups(path) == [] and stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert token in lab.config(words).out, "it is shown when it was asked for"
-    (agent,) = lab.hall("agent_list")["agents"]
-    lab.hall("agent_token_revoke", agent_id=agent["id"])
-    lab.config(f"--client cursor {way}--agent {agent['id']} --write")
-    assert CLIENTS["cursor"].token(lab.settings()) not in (token, None) and len(lab.agents()) == 1
-    lab.config(f"--client cursor {way}--operator --write")
-    assert CLIENTS["cursor"].token(lab.settings()) is None
+    assert token in user.config(words).out, "it is shown when it was asked for"
+    (agent,) = user.hall("agent_list")["agents"]
+    user.hall("agent_token_revoke", agent_id=agent["id"])
+    user.config(f"--client cursor {way}--agent {agent['id']} --write")
+    assert CLIENTS["cursor"].token(user.settings()) not in (token, None) and len(user.agents()) == 1
+    user.config(f"--client cursor {way}--operator --write")
+    assert CLIENTS["cursor"].token(user.settings()) is None
     saved = [one for one in path.parent.iterdir() if "backup" in one.name]
     assert len(saved) == 2 and {stat.S_IMODE(one.stat().st_mode) for one in saved} == {0o600}
 
 
-def test_anothers_token_is_not_taken_for_ones_own(lab: Lab) -> None:
-    lab.hall("agent_token_create", name="bob")
-    lab.config("--client cursor --agent ada --write")
-    adas = CLIENTS["cursor"].token(lab.settings())
-    lab.config("--client cursor --agent bob --write")
-    assert CLIENTS["cursor"].token(lab.settings()) != adas
-    assert [name for name, *_ in lab.agents()] == ["bob", "ada"]
-    refused = lab.config("--client cursor --agent bob --role coordinator --write", exit_code=5)
+def test_anothers_token_is_not_taken_for_ones_own(user: UserHome) -> None:
+    user.hall("agent_token_create", name="bob")
+    user.config("--client cursor --agent ada --write")
+    adas = CLIENTS["cursor"].token(user.settings())
+    user.config("--client cursor --agent bob --write")
+    assert CLIENTS["cursor"].token(user.settings()) != adas
+    assert [name for name, *_ in user.agents()] == ["bob", "ada"]
+    refused = user.config("--client cursor --agent bob --role coordinator --write", exit_code=5)
     assert "bob is a worker in the hall" in refused.err
     for _ in range(2):
-        lab.hall("agent_register", name="eve", runtime="codex")
-    assert "2 agents are named 'eve': ag_" in lab.config("--client cursor --agent eve --write", exit_code=5).err
-    gone = lab.config("--client cursor --remove")
+        user.hall("agent_register", name="eve", runtime="codex")
+    assert "2 agents are named 'eve': ag_" in user.config("--client cursor --agent eve --write", exit_code=5).err
+    gone = user.config("--client cursor --remove")
     assert "still counts" in gone.err
 
 
-def test_a_token_stays_out_of_what_is_committed(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = lab.config("--client claude --scope project --agent ada --write", exit_code=2)
-    assert ".mcp.json is usually committed" in refused.err and lab.agents() == []
-    assert "asks for your approval" in lab.config("--client claude --scope project --write").err
-    make_repository(lab.home / "dots")
-    noted = lab.config(f"--client gemini --agent ada --write --file {lab.home}/dots/gemini.json").err
-    assert f"the file is in the repository {lab.home}/dots: what is secret" in noted
+def test_a_token_stays_out_of_what_is_committed(user: UserHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = user.config("--client claude --scope project --agent ada --write", exit_code=2)
+    assert ".mcp.json is usually committed" in refused.err and user.agents() == []
+    assert "asks for your approval" in user.config("--client claude --scope project --write").err
+    make_repository(user.home / "dots")
+    noted = user.config(f"--client gemini --agent ada --write --file {user.home}/dots/gemini.json").err
+    assert f"the file is in the repository {user.home}/dots: what is secret" in noted
     monkeypatch.setenv("CREWHALL_DATABASE_URL", "postgresql://me:secret@nowhere/hall")
-    assert "password" in lab.config("--client cursor --scope project --write", exit_code=2).err
-    lab.config("--client cursor --write")
-    assert stat.S_IMODE((lab.home / ".cursor/mcp.json").stat().st_mode) == 0o600
+    assert "password" in user.config("--client cursor --scope project --write", exit_code=2).err
+    user.config("--client cursor --write")
+    assert stat.S_IMODE((user.home / ".cursor/mcp.json").stat().st_mode) == 0o600
 
 
-def test_a_url_that_lets_nobody_in_is_not_written(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "takes no URL" in lab.config("--client claude-desktop --url --write", exit_code=2).err
+def test_a_url_that_lets_nobody_in_is_not_written(user: UserHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "takes no URL" in user.config("--client claude-desktop --url --write", exit_code=2).err
     monkeypatch.setenv("CREWHALL_AUTH_LOCAL_WITHOUT_TOKEN", "off")
-    assert "lets nobody in" in lab.config("--client cursor --url --write", exit_code=2).err
-    assert "lets nobody in" in lab.config("--client cursor --url").err
-    lab.config("--client cursor --url --agent ada --write")
+    assert "lets nobody in" in user.config("--client cursor --url --write", exit_code=2).err
+    assert "lets nobody in" in user.config("--client cursor --url").err
+    user.config("--client cursor --url --agent ada --write")
 
 
-def test_an_agent_makes_no_tokens(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    token = lab.hall("agent_token_create", name="ada")["token"]
+def test_an_agent_makes_no_tokens(user: UserHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = user.hall("agent_token_create", name="ada")["token"]
     monkeypatch.setenv("CREWHALL_TOKEN", token)
-    lab.config("--client cursor --agent bob --write", exit_code=4)
-    assert not (lab.home / ".cursor").exists()
+    user.config("--client cursor --agent bob --write", exit_code=4)
+    assert not (user.home / ".cursor").exists()
 
 
 # One worktree
 
 
-def test_a_worktree_is_served_wherever_the_client_starts(lab: Lab) -> None:
-    shop = make_repository(lab.home / "shop").root
+def test_a_worktree_is_served_wherever_the_client_starts(user: UserHome) -> None:
+    shop = make_repository(user.home / "shop").root
     git(shop, "worktree", "add", "-q", "-b", "fix", "../shop fix")
-    (lab.home / "shop fix/deep").mkdir()
-    told = json.loads(lab.config("--client claude --worktree 'shop fix/deep'").out)
+    (user.home / "shop fix/deep").mkdir()
+    told = json.loads(user.config("--client claude --worktree 'shop fix/deep'").out)
     entry = told["projects"][shop]["mcpServers"]["crewhall-shop-fix"]  # Claude Code has one table for all its worktrees
-    there = ["--home", f"{lab.home}/hall", "mcp", "--profile", "worktree", "--directory", f"{shop} fix"]
+    there = ["--home", f"{user.home}/hall", "mcp", "--profile", "worktree", "--directory", f"{shop} fix"]
     assert (entry["command"], entry["args"]) == (CREWHALL, there)
-    refused = lab.config("--client vscode --worktree shop --url", exit_code=7)
+    refused = user.config("--client vscode --worktree shop --url", exit_code=7)
     assert f"no hub of this hall runs here, so nothing serves {shop}" in refused.err
-    assert "there is no directory" in lab.config("--client vscode --worktree nowhere", exit_code=3).err
+    assert "there is no directory" in user.config("--client vscode --worktree nowhere", exit_code=3).err
 
 
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-def test_a_worktree_that_is_not_served_yet_is_told_why(lab: Lab, live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worktree_that_is_not_served_yet_is_told_why(
+    user: UserHome, live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
     eventually(lambda: live.hub.state(LISTENER).servers)
     live.hub.state(LISTENER).servers = None  # as in every hub of a machine but one
     monkeypatch.setenv("CREWHALL_HOME", str(announce(live)))
-    shop = make_repository(lab.home.with_name("shop")).root
-    refused = lab.config("--client vscode --worktree ../shop --url", exit_code=7)
+    shop = make_repository(user.home.with_name("shop")).root
+    refused = user.config("--client vscode --worktree ../shop --url", exit_code=7)
     assert f"{shop} is open and not served yet: the hub that has this node's worktrees has not" in refused.err
 
 
@@ -523,27 +525,27 @@ def test_a_worktree_that_is_not_served_yet_is_told_why(lab: Lab, live: Live, mon
         ("--client codex --worktree /usr --url --profile all", "a worktree's server has its own few tools"),
     ],
 )
-def test_words_that_say_nothing_are_refused(lab: Lab, words: str, wrong: str) -> None:
-    done = lab.config(words, exit_code=2)
+def test_words_that_say_nothing_are_refused(user: UserHome, words: str, wrong: str) -> None:
+    done = user.config(words, exit_code=2)
     assert done.err.startswith(f"crewhall: {wrong}") and done.out == ""
 
 
-def test_help_is_of_several_lines_and_a_program_gets_facts(lab: Lab) -> None:
+def test_help_is_of_several_lines_and_a_program_gets_facts(user: UserHome) -> None:
     for words in (["config", "--help"], ["help", "config"], ["-h", "config", "--client", "codex"]):
         assert main.run(words) == 0
-        shown = lab.capture.readouterr().out
+        shown = user.capture.readouterr().out
         assert shown.count("\n") > 15 and all(client in shown for client in CLIENTS)
     assert main.run(["--json", "config", "--client", "codex", "--write", "--agent", "ada"]) == 0
-    facts = json.loads(lab.capture.readouterr().out)
-    (agent,) = lab.hall("agent_list")["agents"]
-    file = str(lab.home / ".codex/config.toml")
+    facts = json.loads(user.capture.readouterr().out)
+    (agent,) = user.hall("agent_list")["agents"]
+    file = str(user.home / ".codex/config.toml")
     assert facts == {"name": "crewhall", "file": file, "changed": True, "backup": None, "agent_id": agent["id"]}
 
 
-def test_what_the_page_shows_really_happens(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PASSED_ON, "HOME", str(lab.home))
-    shop = Path(make_repository(lab.home / "shop").root)
+def test_what_the_page_shows_really_happens(user: UserHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PASSED_ON, "HOME", str(user.home))
+    shop = Path(make_repository(user.home / "shop").root)
     page = ROOT / "docs" / "clients.md"
-    for block in run(blocks_of(page.read_text()), shop, lab.home / "hall"):
+    for block in run(blocks_of(page.read_text()), shop, user.home / "hall"):
         assert block.text is None or shows(block.text, block.printed), f"line {block.line} printed\n{block.printed}"
     assert page.read_text().count("\n") <= 105 and max(map(len, page.read_text().splitlines())) <= 120

@@ -285,6 +285,8 @@ def test_the_hub_says_who_it_is_and_since_when(hall: Live) -> None:
         ("crewhall_call_seconds", "histogram"),
         ("crewhall_open_connections", "gauge"),
         ("crewhall_calls_not_logged", "counter"),
+        ("crewhall_chore_runs", "counter"),
+        ("crewhall_chore_running", "gauge"),
     }
     assert all(family.documentation for family in told.families.values())
 

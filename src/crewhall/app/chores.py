@@ -11,8 +11,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from crewhall.config import Settings
 from crewhall.errors import Failure
@@ -79,13 +79,17 @@ class ChoreRecord:
         """Whether it has run for longer than it may."""
         return self.is_running and now - (self.started_at or 0) > self.limit_seconds * 1000
 
+    def body(self, now: int) -> dict[str, Any]:
+        """The record as REST shows it."""
+        return {**asdict(self), "is_running": self.is_running, "is_stuck": self.is_stuck(now)}
+
     def begin(self, now: int) -> None:
         self.started_at, self.ended_at = now, None
 
-    def end(self, now: int, error: str | None) -> None:
-        self.duration_ms = now - (self.started_at or now)
+    def end(self, duration_ms: int, error: str | None) -> None:
         self.runs, self.failures = self.runs + 1, self.failures + (error is not None)
-        self.error, self.ended_at = error, now
+        self.error, self.duration_ms = error, duration_ms
+        self.ended_at = (self.started_at or 0) + duration_ms
 
 
 class Chores:
@@ -99,6 +103,8 @@ class Chores:
         self._held: dict[str, int] = {}
         self._ticked_at: int | None = None
         self._awake_since = 0
+        self._lock = threading.Lock()  # a chore is started, or the hub closes
+        self._is_closed = False
         self._stops: dict[str, Stop] = {}
         self._threads: dict[str, threading.Thread] = {}
 
@@ -112,8 +118,11 @@ class Chores:
         """Start the chores that are due, each in a thread of its own; one that still runs is not started again."""
         for chore, tick in self._take_due():
             thread = threading.Thread(target=self._run, args=(chore, tick), name=f"chore-{chore.name}", daemon=True)
-            self._threads[chore.name] = thread
-            thread.start()
+            with self._lock:
+                if self._is_closed:
+                    return
+                self._stops[chore.name], self._threads[chore.name] = tick.stop, thread
+                thread.start()
 
     def run_due(self) -> None:
         """Run the chores that are due one after the other, in this thread: for tests."""
@@ -136,19 +145,19 @@ class Chores:
 
     def _run(self, chore: Chore, tick: Tick) -> None:
         """Run a chore if this hub holds it. What fails is logged, and in the record."""
-        error, record = None, self.records[chore.name]
-        self._stops[chore.name] = tick.stop
+        error, record, began = None, self.records[chore.name], time.monotonic()
         try:
             if not chore.everywhere and not self._take(chore, tick.now):
                 return
-            record.begin(self._hub.clock())
+            record.begin(tick.now)
             chore.run(tick)
         except Exception as failure:
+            record.begin(tick.now)
             error = failure.message if isinstance(failure, Failure) else f"{type(failure).__name__}: {failure}"
             log.exception("a chore failed", extra={"chore": chore.name})
         finally:
-            if record.is_running or error is not None:
-                record.end(self._hub.clock(), error)
+            if record.is_running:
+                record.end(round((time.monotonic() - began) * 1000), error)
 
     def _take(self, chore: Chore, now: int) -> bool:
         """Whether this hub holds the chore; it renews its row when half of the time is over."""
@@ -162,10 +171,12 @@ class Chores:
 
     def close(self, seconds: float) -> bool:
         """Tell the chores that run to stop; whether all of them did in that time."""
-        for stop in list(self._stops.values()):
+        with self._lock:
+            self._is_closed = True
+        for stop in self._stops.values():
             stop.cancel("the hub stops")
         end = time.monotonic() + seconds
-        for thread in list(self._threads.values()):
+        for thread in self._threads.values():
             thread.join(max(0.0, end - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads.values())
 

@@ -15,7 +15,8 @@ from crewhall.app import Hub, Origin
 from crewhall.errors import Failure
 from crewhall.families.all import registry
 from crewhall.families.judge.menu import AUDIT, CONFLICT, MENU, PROPOSAL, REVIEW, Item
-from crewhall.families.judge.rules_prompt import FENCE, PLACE, InputFile, prompt_of, visible
+from crewhall.families.judge.rules_prompt import PLACE, InputFile, prompt_of
+from crewhall.fence import FENCE, visible
 from crewhall.identity import OPERATOR
 from tests.conftest import settings_for
 from tests.outside.repos import git

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crewhall.families.all import registry
-from crewhall.families.work.prompts import fence
+from crewhall.fence import fence
 
 PROMPTS = {prompt.name: prompt for prompt in registry().prompts}
 

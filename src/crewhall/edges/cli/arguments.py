@@ -1,53 +1,15 @@
-"""Words to values: what a query string or a command line says, typed as the tool's schema asks."""
+"""The words after a tool's command as its arguments."""
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from crewhall.edges.cli.render import usage
+from crewhall.edges.http.typed_values import json_or_text, kinds_of, schema_option, typed_value
 from crewhall.errors import InvalidInput
 from crewhall.options import read_words
-
-
-def typed_value(schema: dict[str, Any], texts: Iterable[str]) -> Any:
-    """The texts given for one argument as a value; what does not fit is left as text, for the door to refuse."""
-    texts = list(texts)
-    kinds = _kinds(schema)
-    if "array" in kinds:
-        return _items(schema, texts)
-    if len(texts) > 1:
-        return texts  # said twice: the door refuses a list where one value belongs
-    text = texts[0]
-    if "null" in kinds and text == "null":
-        return None
-    if "string" in kinds:
-        return text
-    return _json(text)
-
-
-def _items(schema: dict[str, Any], texts: list[str]) -> Any:
-    if len(texts) == 1 and texts[0].startswith("["):
-        return _json(texts[0])
-    pieces = [piece for text in texts for piece in text.split(",")]
-    item = _option(schema, "array").get("items", {})
-    return [typed_value(item, [piece]) for piece in pieces]
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
-
-def _kinds(schema: dict[str, Any]) -> set[str]:
-    return {option.get("type", "") for option in schema.get("anyOf", [schema])}
-
-
-def _option(schema: dict[str, Any], kind: str) -> dict[str, Any]:
-    return next(option for option in schema.get("anyOf", [schema]) if option.get("type") == kind)
 
 
 def by_place(tool: Mapping[str, Any]) -> list[str]:
@@ -90,14 +52,14 @@ def arguments_of(tool: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
 
 def _argument_value(schema: dict[str, Any], texts: list[str]) -> Any:
     """As `typed_value`, with objects as JSON or from files. Raises InvalidInput for what is neither."""
-    kinds = _kinds(schema)
-    items = _option(schema, "array").get("items", {}) if "array" in kinds else {}
+    kinds = kinds_of(schema)
+    items = schema_option(schema, "array").get("items", {}) if "array" in kinds else {}
     if len(texts) > 1 or not ("object" in kinds or items.get("type") == "object"):
         return typed_value(schema, texts)
     if "string" in kinds:
-        value = _json(texts[0])
+        value = json_or_text(texts[0])
         return value if isinstance(value, dict) else texts[0]
-    value = _from_file(texts[0][1:]) if texts[0].startswith("@") else _json(texts[0])
+    value = _from_file(texts[0][1:]) if texts[0].startswith("@") else json_or_text(texts[0])
     if isinstance(value, str):
         hint = "Give JSON in quotes, or @FILE for what a file holds."
         if Path(texts[0][:200]).is_file():

@@ -6,6 +6,7 @@ import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pysqlite3.dbapi2 as sqlite3
 
@@ -21,7 +22,7 @@ Finding = dict[str, str]
 SAFE_SQLITE = (3, 51, 3)
 
 
-def examine(settings: Settings, hubs: list[str]) -> list[Finding]:
+def examine(settings: Settings, hubs: list[str], chores: list[dict[str, Any]] | None = None) -> list[Finding]:
     """All findings: ok, note (worth knowing) or wrong."""
     checks: list[Callable[[], Finding]] = [
         _python,
@@ -35,7 +36,7 @@ def examine(settings: Settings, hubs: list[str]) -> list[Finding]:
         lambda: _claude(settings),
         lambda: _hub(hubs),
     ]
-    return [check() for check in checks]
+    return [check() for check in checks] + ([] if chores is None else [_chores(chores)])
 
 
 def misread(failure: Failure) -> list[Finding]:
@@ -158,3 +159,15 @@ def _hub(urls: list[str]) -> Finding:
     if urls:
         return _finding("ok", "hub", f"runs at {', '.join(urls)}")
     return _finding("note", "hub", "none runs here", "crewhall up")
+
+
+def _chores(records: list[dict[str, Any]]) -> Finding:
+    """How the running hub's chores went."""
+    stuck = [
+        f"{one['name']} has run for longer than {one['limit_seconds']:.0f} s" for one in records if one["is_stuck"]
+    ]
+    failed = [f"{one['name']}: {one['error']}" for one in records if one["error"] is not None]
+    if stuck or failed:
+        hint = "The hub's log has the details. If one stays stuck, restart the hub."
+        return _finding("wrong", "chores", "; ".join([*stuck, *failed]), hint)
+    return _finding("ok", "chores", f"{sum(one['runs'] > 0 for one in records)} of {len(records)} have run in this hub")

@@ -77,18 +77,20 @@ def _block(value: Any) -> str | None:
     return None
 
 
-def event(told: Mapping[str, Any]) -> str:
+def event(entry: Mapping[str, Any]) -> str:
     """One event on a line: its number, when, what, on what, the change of status, and by whom."""
-    change = f"  {told['before_status'] or 'new'} → {told['after_status']}" if told["after_status"] else ""
-    at = time.strftime("%H:%M:%S", time.localtime(told["at"] / 1000))
+    change = f"  {entry['before_status'] or 'new'} → {entry['after_status']}" if entry["after_status"] else ""
+    at = time.strftime("%H:%M:%S", time.localtime(entry["at"] / 1000))
     subject, actor = (
-        _text(part, f"{told[f'{part}_name']} ({told[part]})" if told.get(f"{part}_name") else told[part])
+        _text(part, f"{entry[f'{part}_name']} ({entry[part]})" if entry.get(f"{part}_name") else entry[part])
         for part in ("subject", "actor")
     )
     url = (
-        _text("url", f"  {told['data']['url']}") if isinstance(told.get("data"), dict) and "url" in told["data"] else ""
+        _text("url", f"  {entry['data']['url']}")
+        if isinstance(entry.get("data"), dict) and "url" in entry["data"]
+        else ""
     )
-    return f"{told['seq']:>6}  {at}  {told['what']:<20} {subject}{change}{url}  by {actor}"
+    return f"{entry['seq']:>6}  {at}  {entry['what']:<20} {subject}{change}{url}  by {actor}"
 
 
 def _cell(name: str, value: Any) -> str:

@@ -55,12 +55,12 @@ class Throwaway:
     def end_hubs(self) -> None:
         """End its hub, one that is still starting too, and wait: a hub holds the hall's lock while it serves."""
         end = time.monotonic() + ENDING_SECONDS
-        told: set[tuple[int, int]] = set()
-        while self._is_served() or any(_lives(pid) for pid, _ in told):
+        signalled: set[tuple[int, int]] = set()
+        while self._is_served() or any(_lives(pid) for pid, _ in signalled):
             number = signal.SIGTERM if time.monotonic() < end else signal.SIGKILL
             for pid in self.hubs():
-                if (pid, number) not in told:
-                    told.add((pid, number))
+                if (pid, number) not in signalled:
+                    signalled.add((pid, number))
                     with suppress(ProcessLookupError):
                         os.kill(pid, number)
             if time.monotonic() > end + ENDING_SECONDS:
@@ -158,5 +158,5 @@ def within(url: str, schema: str) -> str:
     base, _, query = url.partition("?")
     words = [word for word in query.split("&") if word]
     options = [word.removeprefix("options=") for word in words if word.startswith("options=")]
-    told = "%20".join([*options, f"-csearch_path%3D{schema}"])
-    return f"{base}?{'&'.join([*(word for word in words if not word.startswith('options=')), f'options={told}'])}"
+    merged = "%20".join([*options, f"-csearch_path%3D{schema}"])
+    return f"{base}?{'&'.join([*(word for word in words if not word.startswith('options=')), f'options={merged}'])}"

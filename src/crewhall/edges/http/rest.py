@@ -17,9 +17,9 @@ from starlette.routing import Route
 from crewhall import __version__
 from crewhall.app import Origin
 from crewhall.edges.bridge.hello import client_directory, client_variables
-from crewhall.edges.cli.arguments import typed_value
 from crewhall.edges.http.guard import credentials, refusal
 from crewhall.edges.http.reply import EVENTS, reply
+from crewhall.edges.http.typed_values import typed_value
 from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.errors import Failure, InvalidInput, NotFound, every_failure
 from crewhall.identity import Actor
@@ -90,20 +90,20 @@ def _origin(request: Request, actor: Actor) -> Origin:
 
     An agent's words can hold it back (tiers.py); addresses and tokens are taken from the operator alone.
     """
-    told = _variables(unquote(request.headers.get("x-crewhall-variables", "")))
+    variables = _variables(unquote(request.headers.get("x-crewhall-variables", "")))
     if actor.kind != "operator":
-        told = {name: value for name, value in told.items() if name.startswith("CLAUDEOPS_")}
-    return Origin(client_directory(unquote(request.headers.get("x-crewhall-directory", ""))), variables=told)
+        variables = {name: value for name, value in variables.items() if name.startswith("CLAUDEOPS_")}
+    return Origin(client_directory(unquote(request.headers.get("x-crewhall-directory", ""))), variables=variables)
 
 
 def _variables(text: str) -> dict[str, str]:
     try:
-        told = json.loads(text) if text else {}
+        values = json.loads(text) if text else {}
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(told, dict):
+    if not isinstance(values, dict):
         return {}
-    return client_variables({name: value for name, value in told.items() if isinstance(value, str)})
+    return client_variables({name: value for name, value in values.items() if isinstance(value, str)})
 
 
 async def _arguments(tool: Tool, request: Request) -> dict[str, Any]:

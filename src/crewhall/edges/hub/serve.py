@@ -53,6 +53,10 @@ def web_app(services: HubServices) -> Starlette:
         await dispatcher.actor(credentials(request.scope, hub.settings))
         return JSONResponse(await dispatcher.thread(lambda: hub_facts(hub)))
 
+    async def chores(request: Request) -> JSONResponse:
+        await dispatcher.actor(credentials(request.scope, hub.settings))
+        return JSONResponse(await dispatcher.thread(lambda: chore_records(hub)))
+
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         async with services.serve():
@@ -65,6 +69,7 @@ def web_app(services: HubServices) -> Starlette:
         Route("/mcp/{families}", services.mcp),
         *services.sse.routes(),
         Route(f"{PREFIX}/hub", about),
+        Route(f"{PREFIX}/chores", chores),
         *live.routes(),
         *Metrics(dispatcher, connections, services.feed.newest_sent).routes(),
         *RestEdge(dispatcher).routes(),
@@ -92,6 +97,12 @@ def hub_facts(hub: Hub) -> dict[str, object]:
         "tools": len(hub.registry.tools),
         "calls_not_logged": hub.calls.dropped,
     }
+
+
+def chore_records(hub: Hub) -> dict[str, object]:
+    """How the chores of this hub went; one that another hub holds has not run here."""
+    now = hub.clock()
+    return {"hub": hub.id, "chores": [record.body(now) for record in hub.chores.records.values()]}
 
 
 def bind(settings: Settings, *, or_any: bool = False) -> socket.socket:

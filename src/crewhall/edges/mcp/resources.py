@@ -44,7 +44,7 @@ from pydantic import BaseModel
 
 from crewhall.app import refuse_unstorable
 from crewhall.declaration import WORD, Declaration
-from crewhall.edges.cli.arguments import typed_value
+from crewhall.edges.http.typed_values import typed_value
 from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.edges.mcp.caller import Caller, caller_of
 from crewhall.errors import Failure, InvalidInput, NotFound

@@ -42,8 +42,6 @@ ReportDir = Annotated[PathText, Field(description="Directory for JUDGE_REPORT.md
 Seconds = Annotated[int, Field(ge=1, le=7200, description="Maximum time; waiting in line does not count.")]
 Fresh = Annotated[bool, Field(description="Ask anew, even if the same question was answered.")]
 ReportId = Annotated[str, Field(min_length=1, max_length=100)]
-Limit = Annotated[int, Field(ge=1, le=200, description="How many at the most.")]
-Offset = Annotated[int, Field(ge=0, le=1_000_000_000, description="How many to pass over.")]
 Text = Annotated[str, Field(min_length=1, max_length=20_000)]
 
 

@@ -12,10 +12,10 @@ from crewhall.app import Call
 from crewhall.families.judge.model import FINDING_CHARACTERS, Ruling
 from crewhall.families.judge.question import ReviewResult, ReviewRun
 from crewhall.families.judge.rules_answer import UnreadableAnswer, ruling_in
-from crewhall.families.judge.rules_prompt import visible
 from crewhall.families.judge.rules_secret import without_secrets
 from crewhall.families.work.lookup import get_locked
 from crewhall.families.work.workflow.halt import halt
+from crewhall.fence import visible
 from crewhall.identity import new_id
 from crewhall.store.transaction import Row, Tx
 

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from crewhall.families.judge.model import AuditFinding, Finding
-from crewhall.families.judge.rules_prompt import visible
+from crewhall.fence import visible
 from crewhall.store.transaction import Row
 
 MD, JSON = "JUDGE_REPORT.md", "JUDGE_REPORT.json"

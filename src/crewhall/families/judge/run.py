@@ -20,8 +20,8 @@ from crewhall.families.judge.family import REVIEWS
 from crewhall.families.judge.question import MenuQuestion, ReviewResult, ReviewRun, tree_at
 from crewhall.families.judge.report_files import empty_during, write
 from crewhall.families.judge.report_store import find_cached, store
-from crewhall.families.judge.rules_prompt import visible
 from crewhall.families.judge.rules_report import report_files
+from crewhall.fence import visible
 from crewhall.outside.claude import ClaudeReply, Cli, ask, program
 from crewhall.outside.files import open_root, way_to
 from crewhall.stop import Stop

@@ -6,7 +6,7 @@ from pydantic import Field
 from pydantic_core import from_json
 
 from crewhall.app import Call
-from crewhall.bounded import cut, page
+from crewhall.bounded import Limit, Offset, cut, page
 from crewhall.errors import InvalidState, NotFound, Unavailable
 from crewhall.families.judge.contract import contract_at, workflow_of
 from crewhall.families.judge.family import REVIEWS, judge
@@ -21,8 +21,6 @@ from crewhall.families.judge.model import (
     Fresh,
     JudgeHealth,
     Kind,
-    Limit,
-    Offset,
     PathText,
     Report,
     ReportDir,

@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call, Tick
+from crewhall.bounded import Limit
 from crewhall.errors import InvalidInput, NotFound
 from crewhall.families.project.family import project
 from crewhall.families.project.model import ClosedWorktree, McpState, OpenWorktree, OpenWorktrees, ToolInfo, WorktreeId
@@ -25,7 +26,6 @@ FORGET = "crewhall config --client … --worktree … --remove"
 Directory = Annotated[
     str, Field(min_length=1, max_length=4096, description="A directory; left out, where the client is.")
 ]
-Limit = Annotated[int, Field(ge=1, le=200, description="How many at the most.")]
 Offset = Annotated[int, Field(ge=0, le=1_000_000, description="How many to pass over.")]
 
 

@@ -36,7 +36,6 @@ Branch = Annotated[
     str, Field(min_length=1, max_length=250, description="Where it is to be merged; left out, the default branch.")
 ]
 Number = Annotated[int, Field(ge=1, le=2**53, description="The pull's number.")]
-Limit = Annotated[int, Field(ge=1, le=500, description="How many at the most.")]
 Offset = Annotated[int, Field(ge=0, le=1_000_000, description="How many to pass over.")]
 
 

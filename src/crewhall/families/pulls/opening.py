@@ -27,7 +27,7 @@ MOST_RIVALS = 10  # pulls with the same files that the host is asked about
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedPull:
     """A pull that is open now."""
 
     number: int
@@ -39,7 +39,7 @@ class Opened:
     warnings: list[str]
 
 
-def open_pull(call: Call, access: Access, wanted: Wanted) -> Opened:
+def open_pull(call: Call, access: Access, wanted: Wanted) -> OpenedPull:
     """A new pull on the host. Raises Conflict when there is an open one for the same change, else what the host says.
 
     After a failure the message says whether anything is left; what is, the hub removes later (steps.py).
@@ -61,12 +61,12 @@ def open_pull(call: Call, access: Access, wanted: Wanted) -> Opened:
         except Failure as failure:
             held.clear()
             _undo(call, host, operation, wanted, branch, failure)
-        return _opened(operation.data, wanted, branch, base, warnings)
+        return _to_result(operation.data, wanted, branch, base, warnings)
 
 
-def _opened(data: Row, wanted: Wanted, branch: str, base: str, warnings: list[str]) -> Opened:
+def _to_result(data: Row, wanted: Wanted, branch: str, base: str, warnings: list[str]) -> OpenedPull:
     unlabelled = [data["warning"]] if "warning" in data else []
-    return Opened(
+    return OpenedPull(
         number=data["number"],
         url=data["url"],
         branch=branch,

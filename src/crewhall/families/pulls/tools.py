@@ -4,7 +4,7 @@ from itertools import islice
 from typing import Literal
 
 from crewhall.app import Call
-from crewhall.bounded import cut, page, take_fitting
+from crewhall.bounded import Limit, cut, page, take_fitting
 from crewhall.errors import Failure, InvalidInput
 from crewhall.families.pulls.family import pulls
 from crewhall.families.pulls.model import (
@@ -15,7 +15,6 @@ from crewhall.families.pulls.model import (
     CreatedPull,
     FilePlan,
     Files,
-    Limit,
     Number,
     Offset,
     Owner,

@@ -1,7 +1,6 @@
 """Prompts: what a person asks of an agent in the hall, said so that it can be done with the tools, step by step."""
 
 import json
-import re
 from typing import Annotated
 
 from pydantic import Field
@@ -12,6 +11,7 @@ from crewhall.families.work.event.model import Cursor
 from crewhall.families.work.family import work
 from crewhall.families.work.model import AgentId, Name, TaskId, Word, WorkflowId
 from crewhall.families.work.workflow.model import MaxParallel, SourceType
+from crewhall.fence import fence
 
 # What other agents wrote reaches the reader of a list; it must not pass for the person's own words.
 MANNERS = """\
@@ -164,13 +164,6 @@ Leave the hall in good order, with Crewhall's tools:
 
 {MANNERS}
 """
-
-
-def fence(text: str) -> str:
-    """The text between fence lines that do not occur in it, so that nothing in it ends the block."""
-    longest = max((len(run) for run in re.findall("`+", text)), default=0)
-    line = "`" * max(3, longest + 1)
-    return f"{line}\n{text}\n{line}"
 
 
 def _json(value: str) -> str:
