@@ -266,6 +266,17 @@ def test_the_readme_names_no_command_that_is_not_there() -> None:
             assert f"{noun} {verb}" in commands
 
 
+def test_what_agents_md_quotes_is_in_the_code() -> None:
+    """Each block there that begins with a path is a part of that file."""
+    text = (ROOT / "AGENTS.md").read_text()
+    quotes = re.findall(r"^```\w+\n(?:#|--) (src/\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(quotes) == 3 and len(text.splitlines()) <= 200
+    for path, quote in quotes:
+        assert quote in (ROOT / path).read_text(), f"AGENTS.md quotes {path}, which has changed: copy its lines again"
+    for path in re.findall(r"`((?:src|tests|docs)/[\w/]+\.\w+)`", text):
+        assert (ROOT / path).exists(), f"AGENTS.md names {path}, which is not there: correct the path"
+
+
 # The requirements of the seeds, both ways
 
 
