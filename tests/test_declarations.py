@@ -14,6 +14,7 @@ import pytest
 from mcp.shared.uri_template import UriTemplate
 
 from crewhall.app import Call
+from crewhall.config import Setting, seconds
 from crewhall.declaration import KEY, Declaration
 from crewhall.edges.http.rest import describe, openapi
 from crewhall.edges.mcp.resources import resources
@@ -22,19 +23,12 @@ from crewhall.errors import every_failure
 from crewhall.families.all import registry
 from crewhall.families.work.model import AgentId, Done
 from crewhall.store.sql import SQLITE, Queries
-from crewhall.tool import DECLARING, Family, Prompt, Registry, Tool, is_declaring
-from tools.docs import pages
+from crewhall.tool import ANYONE, DECLARING, PROFILES, Family, Prompt, Registry, Tool, is_declaring
+from tools.docs import default_text, pages
 
 ROOT = Path(__file__).parent.parent
 TOOLS = registry().tools
 SEEDS = {"work": "003", "project": "001", "pulls": "002", "judge": "004"}
-OURS = {
-    *("agent_token_create", "agent_token_revoke", "call_list", "event_list"),
-    *("task_list", "text_read", "workflow_add_tasks", "workflow_remove_task"),
-    *("file_reserve", "file_release", "file_reservations", "workspace_forecast", "template_get"),
-    *("worktree_open", "worktree_close", "worktree_list", "worktree_get"),
-    *("pulls_health", "judge_report_list", "judge_report_get"),
-}
 # Arguments of ours in the seeds' tools; every KEY is one, too.
 FENCED = (
     *("task_release", "task_set_plan", "task_update_status", "task_replan", "checkpoint_add"),
@@ -169,21 +163,39 @@ def test_what_suggests_names_a_query_that_is_there(declared: Declaration) -> Non
         assert query is None or {":prefix", ":limit"} <= set(re.findall(r":\w+", queries[query]))
 
 
-@pytest.mark.parametrize(
-    ("family", "profile", "tools", "most_bytes"),
-    [
-        ("work", "worker", 15, 12_000),
-        ("work", "standard", 25, 25_000),
-        ("work", "all", 60, 45_000),
-        ("judge", "all", 7, 4_500),
-    ],
-)
-def test_the_lists_stay_short(family: str, profile: str, tools: int, most_bytes: int) -> None:
-    """In the bytes that a model reads: names, descriptions and input schemas, as MCP lists them."""
-    listed = [as_mcp(tool) for tool in registry().visible_tools(("operator", "agent"), (family,), profile)]
+def bytes_read(tools: list[Tool]) -> int:
+    """What a model reads of tools: names, descriptions and input schemas, as MCP lists them."""
+    listed = [as_mcp(tool) for tool in tools]
     told = [{"name": one.name, "description": one.description, "inputSchema": one.input_schema} for one in listed]
-    assert len(told) <= tools
-    assert len(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()) <= most_bytes
+    return len(json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+@pytest.mark.parametrize("name", [name for name, profile in PROFILES.items() if profile.most_tools])
+def test_a_profile_stays_short(name: str) -> None:
+    profile = PROFILES[name]
+    tools = registry().visible_tools(ANYONE, (), name)
+    removable = ", ".join(tool.name for tool in tools if tool.ours)
+    advice = f"take '{name}' out of the profiles of a tool that no seed asks for ({removable})"
+    most_tools, most_bytes = profile.most_tools or 0, profile.most_bytes or 0
+    assert len(tools) <= most_tools, (
+        f"profile '{name}' has {len(tools)} tools and may have {most_tools} (PROFILES in crewhall/tool.py): {advice}"
+    )
+    assert bytes_read(tools) <= most_bytes, (
+        f"a model reads {bytes_read(tools)} bytes of profile '{name}', and may read {most_bytes}: "
+        f"shorten descriptions, or {advice}"
+    )
+
+
+@pytest.mark.parametrize(("family", "most_tools", "most_bytes"), [("work", 60, 45_000), ("judge", 7, 4_500)])
+def test_a_family_stays_short(family: str, most_tools: int, most_bytes: int) -> None:
+    tools = registry().visible_tools(ANYONE, (family,), "all")
+    assert len(tools) <= most_tools, (
+        f"family '{family}' has {len(tools)} tools, and {most_tools} were enough so far: "
+        "extend a tool instead, or raise the number at this test and say why in the commit"
+    )
+    assert bytes_read(tools) <= most_bytes, (
+        f"a model reads {bytes_read(tools)} bytes of family '{family}', and may read {most_bytes}: shorten descriptions"
+    )
 
 
 @each_tool
@@ -203,6 +215,11 @@ def test_generated_pages_and_snapshots_are_up_to_date() -> None:
     assert stale == [], "run make docs"
     kept = {f"tests/snapshots/{path.name}" for path in (ROOT / "tests/snapshots").iterdir()}
     assert kept == {path for path in made if path.startswith("tests/snapshots/")}
+
+
+def test_only_a_time_is_documented_in_seconds() -> None:
+    assert default_text(Setting("a.pause", 0.5, "A time.", seconds)) == "0.5s"
+    assert default_text(Setting("a.share", 0.5, "A part of the whole.", float)) == "0.5"
 
 
 def test_openapi_is_valid_and_has_every_tool() -> None:
@@ -249,6 +266,17 @@ def test_the_readme_names_no_command_that_is_not_there() -> None:
             assert f"{noun} {verb}" in commands
 
 
+def test_what_agents_md_quotes_is_in_the_code() -> None:
+    """Each block there that begins with a path is a part of that file."""
+    text = (ROOT / "AGENTS.md").read_text()
+    quotes = re.findall(r"^```\w+\n(?:#|--) (src/\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert len(quotes) == 3 and len(text.splitlines()) <= 200
+    for path, quote in quotes:
+        assert quote in (ROOT / path).read_text(), f"AGENTS.md quotes {path}, which has changed: copy its lines again"
+    for path in re.findall(r"`((?:src|tests|docs)/[\w/]+\.\w+)`", text):
+        assert (ROOT / path).exists(), f"AGENTS.md names {path}, which is not there: correct the path"
+
+
 # The requirements of the seeds, both ways
 
 
@@ -276,12 +304,19 @@ def test_every_requirement_names_tests_that_exist() -> None:
 
 
 def test_every_argument_of_a_seeds_tool_is_a_requirement_and_back() -> None:
-    seeds = {tool: SEEDS[tool.family] for tool in TOOLS if tool.name not in OURS}
+    seeds = {tool: SEEDS[tool.family] for tool in TOOLS if not tool.ours}
     declared = {f"{seed}.{tool.name}" for tool, seed in seeds.items()}
     declared |= {f"{s}.{tool.name}.{name}" for tool, s in seeds.items() for name in tool.input_schema["properties"]}
     declared -= {f"{seed}.{name}" for seed in SEEDS.values() for name in ADDED}
     declared -= {f"{seed}.{tool.name}.{KEY}" for tool, seed in seeds.items()}
     of_tools = {key for key in requirements() if key.split(".")[1] in {tool.name for tool in TOOLS}}
-    assert {key for key in of_tools if not key.endswith(WHOLE)} == declared
+    listed = {key for key in of_tools if not key.endswith(WHOLE)}
+    for key in sorted(declared - listed):
+        _, name, *argument = key.split(".")
+        remedy = f"add '{name}.{argument[0]}' to ADDED here" if argument else f"declare {name} with ours=True"
+        raise AssertionError(f"tests/requirements.toml has no '{key}': add it, or if no seed asks for it, {remedy}")
+    for key in sorted(listed - declared):
+        raise AssertionError(f"tests/requirements.toml has '{key}', which no tool of a seed declares: remove that line")
     told = {key.rpartition(".")[0] for key in of_tools if key.endswith(".result")}
-    assert told == {key for key in declared if key.count(".") == 1}
+    for key in sorted(told ^ {key for key in declared if key.count(".") == 1}):
+        raise AssertionError(f"tests/requirements.toml needs '{key}.result' exactly if a seed asks for the tool")

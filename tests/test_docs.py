@@ -15,6 +15,7 @@ from crewhall.edges.cli.main import split_flags
 from crewhall.edges.http.rest import describe
 from crewhall.fakehosts.github import FakeGitHub
 from crewhall.families.all import registry
+from crewhall.tool import Tool
 from tests.blocks import Block, blocks_of, commands_of, run, shows
 from tests.conftest import Live, settings_for
 from tests.edges.fake_judge import write_fake_claude
@@ -26,18 +27,9 @@ INDEX = NOUNS / "README.md"
 NOUN_PAGES = sorted(path for path in NOUNS.glob("*.md") if path != INDEX)
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), INDEX, *NOUN_PAGES]
 COMMANDS = {" ".join(tool.command): describe(tool) for tool in registry().tools}
-# Tools whose name begins with another noun than the one whose page they are on.
-ELSEWHERE = {
-    "task_load_context": "context",
-    "workflow_get_summary": "context",
-    "text_read": "context",
-    "task_assign_workspace": "workspace",
-    "call_list": "event",
-    **dict.fromkeys(("read_file", "list_directory", "get_project_context", "run_just_task"), "worktree"),
-    **dict.fromkeys(("create_pr", "list_prs", "get_pr_status", "pulls_health"), "pull"),
-    **{tool.name: "report" for tool in registry().tools if tool.family == "judge"},
-    **dict.fromkeys(("file_reserve", "file_release", "file_reservations"), "reservation"),
-}
+# A tool is on the page of the folder that declares it (families/work/context), else of its name's noun (task_claim),
+# else of its family.
+FAMILY_PAGES = {"project": "worktree", "pulls": "pull", "judge": "report"}
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 FILES = {"README.md": "# Shop\n", "app.py": 'print("hello")\n', "style.css": "body { color: black }\n"}
@@ -66,12 +58,20 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors_of(target), f"{page.name} links to #{anchor}, which {target.name} lacks"
 
 
+def page_of(tool: Tool) -> str:
+    """The concept page on which a tool belongs."""
+    folder, noun = tool.handler.__module__.split(".")[-2], tool.name.partition("_")[0]
+    pages = {page.stem for page in NOUN_PAGES}
+    return next((name for name in (folder, noun) if name in pages), FAMILY_PAGES.get(tool.family, noun))
+
+
 def test_every_tool_is_on_the_page_of_its_noun_and_on_no_other() -> None:
-    linked = [(anchor, page.stem) for page in NOUN_PAGES for target, anchor in set(links_of(page)) if anchor]
-    names = [tool.name for tool in registry().tools]
-    assert sorted(one for one in linked if one[0] in names) == sorted(
-        (name, ELSEWHERE.get(name, name.partition("_")[0])) for name in names
-    )
+    linked = {(anchor, page.stem) for page in NOUN_PAGES for _, anchor in links_of(page)}
+    for tool in registry().tools:
+        page, link = page_of(tool), f"[`{tool.name}`](../tools.md#{tool.name})"
+        assert (tool.name, page) in linked, f"docs/nouns/{page}.md does not name {tool.name}: add {link} to 'Its tools'"
+        others = sorted(stem for name, stem in linked if name == tool.name and stem != page)
+        assert not others, f"docs/nouns/{others[0]}.md links {tool.name}, which is on {page}.md: remove the link"
 
 
 def test_the_index_has_every_noun_and_each_page_leads_to_neighbours() -> None:

@@ -1,5 +1,5 @@
 """
-The generated pages: tools, settings, errors, and a snapshot of every tool and prompt. `make docs` writes them.
+The generated pages: tools, settings, errors, events, and a snapshot of every tool and prompt. `make docs` writes them.
 
 They are made from the declarations; a test fails when a page differs from what would be written now.
 """
@@ -8,11 +8,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from crewhall.config import SETTINGS, Setting
+from crewhall.config import SETTINGS, Setting, seconds
 from crewhall.declaration import Declaration
 from crewhall.edges.http.rest import PREFIX, describe
 from crewhall.edges.mcp.resources import resources
 from crewhall.errors import Failure, every_failure
+from crewhall.events import EVENTS
 from crewhall.families.all import registry
 from crewhall.tool import PROFILES, Prompt, Registry, Tool
 
@@ -25,6 +26,7 @@ def pages(tools: Registry) -> dict[str, str]:
         "docs/tools.md": tools_page(tools),
         "docs/settings.md": settings_page(),
         "docs/errors.md": errors_page(),
+        "docs/events.md": events_page(),
     }
     for tool in tools.tools:
         made[f"tests/snapshots/{tool.name}.json"] = _snapshot(describe(tool) | _addresses(tool))
@@ -68,15 +70,22 @@ Arguments marked `*` are required. An unknown argument is refused.
 
 
 def _profiles(tools: Registry) -> str:
-    rows = [f"| `{name}` | {len(tools.visible_tools(('operator', 'agent'), (), name))} |" for name in PROFILES]
+    rows = []
+    for name, profile in PROFILES.items():
+        count = len(tools.visible_tools(("operator", "agent"), (), name))
+        rows.append(f"| `{name}` | {profile.about} | {count} | {profile.most_tools or 'any number'} |")
     return _PROFILES + "\n".join(rows) + "\n"
 
 
 _PROFILES = """\
-A client sees the tools of its profile; it may call whatever its actor may.
+## Profiles
 
-| profile | tools |
-|---|--:|
+A client sees the tools of its profile; it may call whatever its actor may. Choose one with `--profile`, the header
+`X-Crewhall-Profile` or `?profile=` in the URL ([clients](clients.md#by-bridge-or-by-url)). Every description costs an
+agent tokens, so some profiles are full: a tool that is in none of them can still be called.
+
+| profile | for | tools now | tools at most |
+|---|---|--:|--:|
 """
 
 
@@ -153,7 +162,7 @@ def kind(schema: dict[str, Any]) -> str:
 
 
 def settings_page() -> str:
-    rows = [f"| `{s.key}` | {_variables(s)} | `{_default(s)}` | {s.help} |" for s in SETTINGS]
+    rows = [f"| `{s.key}` | {_variables(s)} | `{default_text(s)}` | {s.help} |" for s in SETTINGS]
     head = "| key | variables | default | what it does |\n|---|---|---|---|\n"
     return f"{MADE}\n# Settings\n\n{_SOURCES}\n{head}" + "\n".join(rows) + "\n"
 
@@ -169,8 +178,9 @@ def _variables(setting: Setting) -> str:
     return ", ".join(f"`{name}`" for name in setting.variables)
 
 
-def _default(setting: Setting) -> str:
-    return f"{setting.default:g}s" if isinstance(setting.default, float) else json.dumps(setting.default)
+def default_text(setting: Setting) -> str:
+    """A setting's default as config.toml would have it: a time has its unit, any other number has none."""
+    return f"{setting.default:g}s" if setting.read is seconds else json.dumps(setting.default)
 
 
 def errors_page() -> str:
@@ -198,6 +208,20 @@ and the hint, or with `--json` the body, and ends with the exit code.
 
 An answer that is no failure can end a command with another code than 0, too: 5 when it has `success: false`, such as a
 claim that came too late; a recipe's own code; 9 when the judge's answer is not PASS, not valid, or has findings.
+"""
+
+
+def events_page() -> str:
+    rows = [f"| `{name}` | {kind.subject} | {kind.about} |" for name, kind in EVENTS.items()]
+    head = "| event | its subject | what has happened |\n|---|---|---|\n"
+    return f"{MADE}\n# Events\n\n{_EVENTS}\n{head}" + "\n".join(rows) + "\n"
+
+
+_EVENTS = """\
+Every change of state writes an event in the same transaction. [`event_list`](tools.md#event_list), `crewhall watch` and
+the WebSocket at `/api/v1/events` show them; `topic` filters by noun (`task`) or by event (`task.claimed`). `subject` is
+the id of what the second column names. If its status changed, `before_status` and `after_status` say how; `data` says
+more. [Event](nouns/event.md) has examples and what the log promises.
 """
 
 

@@ -33,12 +33,31 @@ from crewhall.store.sql import files_of
 
 ANYONE = ("operator", "agent")
 OPERATOR = ("operator",)
-PROFILES = ("worker", "coordinator", "reviewer", "standard", "worktree", "readonly", "all")
 Pace = Literal["quick", "short", "long", "own"]
 SCHEME = "crewhall://"
 DECLARING = ("chores", "prompts", "sources", "tools")  # how the names of modules that declare begin
 DeclarationT = TypeVar("DeclarationT", bound="Declaration")
 StateT = TypeVar("StateT")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A list of tools: whom it is for, and how many tools and bytes of them a model reads at most (None: any)."""
+
+    about: str
+    most_tools: int | None = None
+    most_bytes: int | None = None
+
+
+PROFILES = {
+    "worker": Profile("Agents with the role worker, unless they choose another.", 15, 12_000),
+    "coordinator": Profile("Agents with the role coordinator, unless they choose another."),
+    "reviewer": Profile("Agents that review, unless they choose another."),
+    "standard": Profile("The operator's clients, unless they choose another.", 25, 25_000),
+    "worktree": Profile("Clients that need the files and recipes of one worktree only."),
+    "readonly": Profile("Clients that must change nothing: every tool that only reads. Changes are refused."),
+    "all": Profile("Clients that want every tool."),
+}
 
 
 class Result(BaseModel):
@@ -63,6 +82,7 @@ class Tool(Declaration):
     `resources` are the addresses under which its result can be read; {words} in them are its arguments.
     `route` is a further way in by REST that a seed asks for, such as ("GET", "prs"). One that is `outward` talks to
     services elsewhere. `aliases` are further names by which it can be called, and which no list shows.
+    One that is `ours` is in no seed, so tests/requirements.toml has no line for it.
     """
 
     name: str
@@ -80,6 +100,7 @@ class Tool(Declaration):
     route: tuple[str, str] | None = None
     outward: bool = False
     aliases: tuple[str, ...] = ()
+    ours: bool = False
     arguments: type[BaseModel] = field(init=False, repr=False)
     acting: str | None = field(init=False)
 

@@ -39,6 +39,15 @@ def test_a_stream_answers_to_whoever_opened_it(live: Live) -> None:
     old.close()
 
 
+def test_the_profile_of_a_streams_url_holds_for_its_messages(live: Live) -> None:
+    old = Sse(live, path="/sse?profile=readonly")
+    listed = old.ask("tools/list")["result"]["tools"]
+    assert listed and not any(live.hub.registry.find(tool["name"]).changes for tool in listed)
+    assert old.call("repository_register", path="/r")["code"] == "FORBIDDEN"
+    old.close()
+    assert client.get(f"{live.url}/sse?profile=boss").status_code == 400
+
+
 def test_what_is_no_message_is_answered_on_the_stream(live: Live) -> None:
     old = Sse(live)
     old.post(b"{")

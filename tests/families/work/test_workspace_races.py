@@ -304,12 +304,9 @@ def _held_after_its_row(
     site: WorkspaceSite, watch: GitWatch, thread: Any, workflow: str, gate: str = "gate", **more: Any
 ) -> "Future[Any]":
     """A workspace whose row is written, and which waits before it enters the repository."""
-    commits: list[None] = []
 
     def at_commit() -> None:
-        commits.append(None)
-        if len(commits) == 1:  # the row's; what it reads before commits nothing
-            watch.hold_at("check-ref-format", gate)
+        watch.hold_at("check-ref-format", gate)
 
     site.hub.before_commit = at_commit
     making: Future[Any] = thread(_making(site, workflow, "a", **more))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mcp.server.context import ServerRequestContext
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, QueryParams
 from starlette.types import Scope
 
 from crewhall.app import NOWHERE, Origin
@@ -27,13 +27,13 @@ class Caller:
 
 
 def caller_by(registry: Registry, actor: Actor, scope: Scope, edge: str = "mcp") -> Caller:
-    """The caller of an HTTP request, by its path and headers. Raises InvalidInput as `caller` does.
+    """The caller of an HTTP request, by its path, query and headers. Raises InvalidInput as `caller` does.
 
     On the server of a worktree it sees all there is, which is little, whatever its role.
     """
     headers = Headers(scope=scope)
     named = scope.get("path_params", {}).get("families") or headers.get("x-crewhall-families", "")
-    profile, worktree = headers.get("x-crewhall-profile"), scope.get(WORKTREE)
+    profile, worktree = profile_in_query(scope) or headers.get("x-crewhall-profile"), scope.get(WORKTREE)
     if worktree is None:
         return caller(registry, actor, named, profile, edge=edge)
     root, identity = worktree
@@ -54,6 +54,11 @@ def caller(
     if profile not in PROFILES:
         raise InvalidInput(f"there is no profile '{profile[:50]}'", hint=f"The profiles are {', '.join(PROFILES)}.")
     return Caller(actor.reading_only() if profile == "readonly" else actor, families, profile, edge, origin)
+
+
+def profile_in_query(scope: Scope) -> str | None:
+    """The profile that the URL of an HTTP request names."""
+    return QueryParams(scope.get("query_string", b"")).get("profile")
 
 
 def families_in(named: str) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 The MCP edge: the official SDK's lowlevel server in front of `Hub.call`.
 
 Streamable HTTP at `/mcp`, for 2026-07-28 and for 2025-era clients, stateless in both: a request carries all that
-is needed to answer it. `/mcp/work` shows one family; `X-Crewhall-Families` and `X-Crewhall-Profile` pick as well.
+is needed to answer it. `/mcp/work` shows one family; `X-Crewhall-Families`, `X-Crewhall-Profile` and
+`?profile=` pick as well.
 """
 
 from collections.abc import AsyncIterator, Sequence

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from crewhall.edges.http.reply import event, event_stream
-from crewhall.edges.mcp.caller import Caller
+from crewhall.edges.mcp.caller import Caller, profile_in_query
 from crewhall.edges.mcp.line_transport import Conversation
 from crewhall.edges.mcp.server import McpEdge
 from crewhall.errors import NotFound
@@ -48,13 +48,14 @@ class SseEdge:
     async def open(self, request: Request) -> Response:
         who = await self._caller(request)
         is_newer = "mcp-protocol-version" in request.headers  # from 2025 on the stream brings no answers
-        return event_stream(self._events(who, is_newer))
+        suffix = f"?profile={who.profile}" if profile_in_query(request.scope) else ""  # each message is read anew
+        return event_stream(self._events(who, is_newer, suffix))
 
-    async def _events(self, who: Caller, is_newer: bool) -> AsyncIterator[str]:
+    async def _events(self, who: Caller, is_newer: bool, suffix: str) -> AsyncIterator[str]:
         name, stream = secrets.token_urlsafe(24), Stream(self._edge, who)
         self._streams[name] = stream
         try:
-            yield ": here\n\n" if is_newer else event("endpoint", f"{self._path}/{name}")
+            yield ": here\n\n" if is_newer else event("endpoint", f"{self._path}/{name}{suffix}")
             async for line in stream.lines():
                 yield event("message", line) if line else ": still here\n\n"
         finally:

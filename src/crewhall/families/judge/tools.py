@@ -211,7 +211,7 @@ def claude_health(call: Call) -> JudgeHealth:
     )
 
 
-@judge.tool("judge_report_list", command="report list", profiles=("coordinator", "reviewer"))
+@judge.tool("judge_report_list", ours=True, command="report list", profiles=("coordinator", "reviewer"))
 def judge_report_list(
     call: Call,
     workflow_id: Annotated[str, Field(max_length=100)] | None = None,
@@ -233,6 +233,7 @@ def judge_report_list(
 
 @judge.tool(
     "judge_report_get",
+    ours=True,
     command="report get",
     profiles=("coordinator", "reviewer"),
     resources=("crewhall://reports/{id}",),

@@ -29,7 +29,7 @@ Directory = Annotated[
 Offset = Annotated[int, Field(ge=0, le=1_000_000, description="How many to pass over.")]
 
 
-@project.tool("worktree_open", changes=True, idempotent=True, who=OPERATOR)
+@project.tool("worktree_open", ours=True, changes=True, idempotent=True, who=OPERATOR)
 def worktree_open(call: Call, path: Directory | None = None) -> OpenWorktree:
     """Serve a worktree to MCP clients at http://localhost:<port>/mcp, sandboxed; one that is open stays as it is.
 
@@ -43,7 +43,7 @@ def worktree_open(call: Call, path: Directory | None = None) -> OpenWorktree:
     return _get(call, row["id"])
 
 
-@project.tool("worktree_close", changes=True, idempotent=True, who=OPERATOR)
+@project.tool("worktree_close", ours=True, changes=True, idempotent=True, who=OPERATOR)
 def worktree_close(call: Call, path: Directory | None = None, id: WorktreeId | None = None) -> ClosedWorktree:
     """End a worktree's server and free its port; nothing on the disk changes."""
     with call.begin() as tx:
@@ -54,7 +54,7 @@ def worktree_close(call: Call, path: Directory | None = None, id: WorktreeId | N
     return ClosedWorktree(success=True, path=row["path"], port=row["port"], note=note)
 
 
-@project.tool("worktree_list")
+@project.tool("worktree_list", ours=True)
 def worktree_list(call: Call, limit: Limit = 20, offset: Offset = 0) -> OpenWorktrees:
     """The open worktrees, the oldest first: where each is, and the state of its server."""
     with call.begin() as tx:
@@ -64,7 +64,7 @@ def worktree_list(call: Call, limit: Limit = 20, offset: Offset = 0) -> OpenWork
     return OpenWorktrees(worktrees=worktrees, total=total, next_offset=following if following < total else None)
 
 
-@project.tool("worktree_get")
+@project.tool("worktree_get", ours=True)
 def worktree_get(call: Call, path: Directory | None = None, id: WorktreeId | None = None) -> OpenWorktree:
     """One open worktree, and the state of its server."""
     with call.begin() as tx:

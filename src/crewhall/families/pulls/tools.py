@@ -170,7 +170,7 @@ def get_pr_status(
     return PullStatus.whole(detail)
 
 
-@pulls.tool("pulls_health", pace="long", outward=True, command="pr health")
+@pulls.tool("pulls_health", ours=True, pace="long", outward=True, command="pr health")
 def pulls_health(call: Call) -> PullsHealth:
     """Which hosts are set up and answer, what is left of their rate limits, your tier, and the allowed paths."""
     health = {

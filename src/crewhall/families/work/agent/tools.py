@@ -187,7 +187,7 @@ def _leave(call: Call, tx: Tx, agent_id: str, workspace_path: str | None = None,
         tx.event("agent.unregistered", agent_id, before=before["status"], after="offline")
 
 
-@work.tool("agent_token_create", changes=True, who=OPERATOR, command="agent token")
+@work.tool("agent_token_create", ours=True, changes=True, who=OPERATOR, command="agent token")
 def agent_token_create(
     call: Call,
     agent_id: AgentId | None = None,
@@ -232,7 +232,15 @@ def _refuse_taken(tx: Tx, name: str | None) -> None:
         )
 
 
-@work.tool("agent_token_revoke", changes=True, who=OPERATOR, idempotent=True, destructive=True, command="agent revoke")
+@work.tool(
+    "agent_token_revoke",
+    ours=True,
+    changes=True,
+    who=OPERATOR,
+    idempotent=True,
+    destructive=True,
+    command="agent revoke",
+)
 def agent_token_revoke(call: Call, agent_id: AgentId) -> TokensRevoked:
     """Make all tokens of an agent worthless, at once and on every hub."""
     with call.begin() as tx:

@@ -12,6 +12,7 @@ changes a task holds its workflow's row, then the agent's: always in that order,
 
 import json
 import logging
+from typing import Literal
 
 from crewhall.app import Call
 from crewhall.config import Settings
@@ -26,6 +27,7 @@ from crewhall.families.work.task.rules import UNDER_WAY
 from crewhall.families.work.workflow.model import WorkflowLocked, WorkflowState
 from crewhall.store.transaction import Tx
 
+PutBackReason = Literal["released", "expired"]
 log = logging.getLogger(__name__)
 
 
@@ -177,7 +179,7 @@ def settle_agent(tx: Tx, agent_id: str, now: int) -> None:
         tx.event("agent.updated", agent_id, before=agent["status"], after=status)
 
 
-def put_back(tx: Tx, task: TaskRow, how: str, now: int, *, reason: str | None) -> None:
+def put_back(tx: Tx, task: TaskRow, how: PutBackReason, now: int, *, reason: str | None) -> None:
     """End the claim; a task under way is pending again. A reason becomes a `recovery` checkpoint."""
     end_claim(tx, task, how, now)
     after = task["status"]
@@ -192,7 +194,7 @@ def put_back(tx: Tx, task: TaskRow, how: str, now: int, *, reason: str | None) -
         add_checkpoint(tx, task["id"], "recovery", reason, now, detail=json.dumps(detail))
 
 
-def put_all_back(tx: Tx, agent_id: str, how: str, now: int, reason: str) -> AgentLocked:
+def put_all_back(tx: Tx, agent_id: str, how: PutBackReason, now: int, reason: str) -> AgentLocked:
     """Every task that the agent holds is free, with a `recovery` checkpoint; the agent as it was. Raises NotFound.
 
     One that it claims at this very moment stays; the chore finds it.

@@ -30,7 +30,7 @@ class TextPiece(Result):
     next_offset: int | None = Field(description="Where the next piece begins; null when this is the last.")
 
 
-@work.tool("text_read", profiles=("coordinator",))
+@work.tool("text_read", ours=True, profiles=("coordinator",))
 def text_read(
     call: Call,
     id: Annotated[str, Field(max_length=100, description="Of a workflow, task, checkpoint, template or message.")],

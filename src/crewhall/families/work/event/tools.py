@@ -16,6 +16,7 @@ from crewhall.store.events import events_after
 
 @work.tool(
     "event_list",
+    ours=True,
     profiles=("coordinator", "standard"),
     resources=("crewhall://events", "crewhall://events/{after}"),
 )
@@ -39,7 +40,7 @@ def event_list(
     return Events(events=events, total=total, cursor=cursor, newest=newest)
 
 
-@work.tool("call_list", profiles=("coordinator",))
+@work.tool("call_list", ours=True, profiles=("coordinator",))
 def call_list(
     call: Call,
     tool: Annotated[Word, Field(description="Calls of one tool.")] | None = None,

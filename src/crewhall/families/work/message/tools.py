@@ -6,7 +6,7 @@ Messages: agents and the person write to each other (seed 003, messaging).
 """
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 from crewhall.app import Call
 from crewhall.bounded import Limit, take_fitting
@@ -243,7 +243,7 @@ def message_archive(call: Call, message_ids: MessageIds) -> Done:
     return Done(success=True)
 
 
-def _change(call: Call, ids: list[str], status: str) -> None:
+def _change(call: Call, ids: list[str], status: Literal["read", "archived"]) -> None:
     """Read or archive messages. Raises NotFound, Forbidden; what is so already stays as it is."""
     with call.begin() as tx:
         rows = inbox.rows_by_id(tx, ids)

@@ -45,7 +45,7 @@ EVENT_BYTES = 1_000  # of the paths in an event
 ALL = 2**31 - 1
 
 
-@work.tool("file_reserve", changes=True, idempotent=True, profiles=("worker", "coordinator", "standard"))
+@work.tool("file_reserve", ours=True, changes=True, idempotent=True, profiles=("worker", "coordinator", "standard"))
 def file_reserve(
     call: Call,
     agent_id: Me,
@@ -130,7 +130,7 @@ def _answer(area: "Area", reserved: list[ReservedPath], conflicts: list[tuple[Ro
     )
 
 
-@work.tool("file_release", changes=True, idempotent=True, profiles=("coordinator",))
+@work.tool("file_release", ours=True, changes=True, idempotent=True, profiles=("coordinator",))
 def file_release(
     call: Call, agent_id: Me, paths: Paths | None = None, repository_path: Path | None = None
 ) -> FilesReleased:
@@ -149,7 +149,7 @@ def file_release(
     return FilesReleased(success=True, released=len(live))
 
 
-@work.tool("file_reservations", profiles=("coordinator", "reviewer"))
+@work.tool("file_reservations", ours=True, profiles=("coordinator", "reviewer"))
 def file_reservations(
     call: Call,
     repository_path: Path | None = None,

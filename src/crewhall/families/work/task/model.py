@@ -163,7 +163,9 @@ class Task(Result):
     lease_expires_at: int | None
     checkpoint_count: int
     workspace_id: str | None
-    started_at: int | None
+    started_at: int | None = Field(
+        description="When it was first planning or in_progress. Pausing, releasing or replanning keeps it."
+    )
     finished_at: int | None
     created_at: int
     updated_at: int

@@ -69,7 +69,7 @@ def _newest_checkpoints(tx: Tx, task_id: str, limit: int) -> list[Checkpoint]:
     return take_fitting((Checkpoint.from_row(row) for row in rows), WHOLE_BYTES // 3)[::-1]
 
 
-@work.tool("task_list", profiles=("coordinator",), resources=("crewhall://workflows/{workflow_id}/tasks",))
+@work.tool("task_list", ours=True, profiles=("coordinator",), resources=("crewhall://workflows/{workflow_id}/tasks",))
 def task_list(
     call: Call,
     workflow_id: WorkflowId,

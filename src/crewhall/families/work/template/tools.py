@@ -153,7 +153,7 @@ def template_list(call: Call, limit: Limit = 20, offset: Offset = 0) -> Template
     return Templates(templates=items, total=total, next_offset=following)
 
 
-@work.tool("template_get", profiles=("coordinator",), resources=("crewhall://templates/{id}",))
+@work.tool("template_get", ours=True, profiles=("coordinator",), resources=("crewhall://templates/{id}",))
 def template_get(call: Call, id: TemplateRef) -> Template:
     """A template with its plan; text_read gives the whole of its definition and variables."""
     return Template.from_row(get(call, "template", id))

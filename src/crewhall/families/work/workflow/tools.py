@@ -152,7 +152,7 @@ def give_plan(tx: Tx, workflow_id: str, text: str, tasks: Sequence[PlannedTask],
     tx.event("workflow.planned", workflow_id, before="planning", after="ready", data=fields)
 
 
-@work.tool("workflow_add_tasks", changes=True, creates=True, profiles=("coordinator", "standard"))
+@work.tool("workflow_add_tasks", ours=True, changes=True, creates=True, profiles=("coordinator", "standard"))
 def workflow_add_tasks(
     call: Call, id: WorkflowId, tasks: Annotated[list[PlannedTask], Field(min_length=1, max_length=20_000)]
 ) -> TasksAdded:
@@ -164,7 +164,7 @@ def workflow_add_tasks(
     return TasksAdded(workflow_id=id, tasks_created=len(made), task_ids=made[:500])
 
 
-@work.tool("workflow_remove_task", changes=True, destructive=True, profiles=("coordinator",))
+@work.tool("workflow_remove_task", ours=True, changes=True, destructive=True, profiles=("coordinator",))
 def workflow_remove_task(call: Call, id: WorkflowId, task_id: TaskId) -> Done:
     """Take a task out of the plan, one that nobody has begun and nothing depends on. Another can be skipped."""
     with call.begin() as tx:

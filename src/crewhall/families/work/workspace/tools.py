@@ -125,7 +125,7 @@ def task_assign_workspace(
     return Done(success=True)
 
 
-@work.tool("workspace_forecast", pace="long", profiles=("coordinator", "reviewer"))
+@work.tool("workspace_forecast", ours=True, pace="long", profiles=("coordinator", "reviewer"))
 def workspace_forecast(call: Call, workflow_id: WorkflowId) -> WorkspaceForecast:
     """Which live workspaces would conflict if they were merged now, and in which files; uncommitted work counts.
 

@@ -1,0 +1,65 @@
+"""
+Every kind of event, each declared once: its name, what its subject is, and what has happened.
+
+    tx.event("task.claimed", task_id)  ──▶  event_list, `crewhall watch`, the WebSocket: `what` and `subject`
+
+A name is `noun.verb`, so that followers can ask for one noun. docs/events.md is made from this list.
+"""
+
+from typing import NamedTuple
+
+
+class EventKind(NamedTuple):
+    """What the id in `subject` names, and what has happened to it."""
+
+    subject: str
+    about: str
+
+
+EVENTS = {
+    "agent.registered": EventKind("agent", "An agent joined the hall, or introduced itself again."),
+    "agent.updated": EventKind("agent", "Its status changed, or the fields that agent_update writes."),
+    "agent.expired": EventKind("agent", "Its lease ended without a sign of life, so it is offline."),
+    "agent.unregistered": EventKind("agent", "It left the hall."),
+    "agent.token_made": EventKind("agent", "The operator made a token for it."),
+    "agent.token_revoked": EventKind("agent", "The operator revoked its tokens."),
+    "checkpoint.added": EventKind("task", "An agent added a checkpoint to the task."),
+    "file.reserved": EventKind("agent", "The agent reserved paths of a repository."),
+    "file.released": EventKind("agent", "The agent released paths that it had reserved."),
+    "message.sent": EventKind("message", "A message was sent."),
+    "message.broadcast": EventKind("thread", "A message was sent to every agent that is in the hall."),
+    "message.read": EventKind("message", "Messages were marked as read: `count` of them, this one first."),
+    "message.archived": EventKind("message", "Messages were archived: `count` of them, this one first."),
+    "message.expired": EventKind("message", "Unread messages expired, this one first."),
+    "message.returned": EventKind("message", "Its recipient is offline, so the sender was told that it is unread."),
+    "pull.opened": EventKind("pull request", "The host has the pull request."),
+    "pull.failed": EventKind("pull request", "It could not be opened, and nothing of it is on the host."),
+    "report.made": EventKind("report", "The judge answered in the shape that was asked for."),
+    "report.failed": EventKind("report", "The judge gave no answer that can be used."),
+    "repository.registered": EventKind("repository", "The hall knows a repository."),
+    "repository.renamed": EventKind("repository", "It has another name."),
+    "task.claimed": EventKind("task", "An agent claimed it."),
+    "task.renewed": EventKind("task", "The agent whose claim had lapsed came back and holds it again."),
+    "task.released": EventKind("task", "Its claim was given up; if it was started, it is pending again."),
+    "task.expired": EventKind("task", "Its agent's lease ended; if it was started, it is pending again."),
+    "task.planned": EventKind("task", "Its agent wrote a plan for it."),
+    "task.updated": EventKind("task", "Its status changed."),
+    "task.replanned": EventKind("task", "It has a new plan and is pending again."),
+    "task.placed": EventKind("task", "It is done in a workspace from now on."),
+    "template.created": EventKind("template", "A template was made."),
+    "workflow.created": EventKind("workflow", "A workflow was made."),
+    "workflow.planned": EventKind("workflow", "It has a plan, and is ready."),
+    "workflow.updated": EventKind("workflow", "Its status changed."),
+    "workflow.tasks_added": EventKind("workflow", "Tasks were added to its plan."),
+    "workflow.task_removed": EventKind("workflow", "A task was removed from its plan."),
+    "workflow.parallelism_set": EventKind("workflow", "The number of its tasks that may run at once was set."),
+    "workspace.created": EventKind("workspace", "A workspace was made, with a branch of its own."),
+    "workspace.updated": EventKind("workspace", "Its status changed."),
+    "workspace.removed": EventKind("workspace", "Its worktree was removed."),
+    "worktree.opened": EventKind("worktree", "A hub is to serve it to MCP clients."),
+    "worktree.closed": EventKind("worktree", "It is not served any more."),
+    "worktree.served": EventKind("worktree", "Its server listens."),
+    "worktree.moved": EventKind("worktree", "Its server listens on another port than before."),
+    "worktree.stopped": EventKind("worktree", "Its server stopped."),
+    "worktree.failed": EventKind("worktree", "Its server could not start."),
+}
