@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 
 from crewhall.errors import Conflict, Failure, Unavailable
 from crewhall.identity import new_id
@@ -47,13 +47,29 @@ class Happened(Exception):
         self.data = data
 
 
+class OperationRow(TypedDict):
+    """An operation as the database has it; `step` is the last one with a record."""
+
+    id: str
+    kind: str
+    subject: str
+    place: str
+    step: str | None
+    data: str
+    actor: str
+    holder: str
+    lease_until: int
+    created_at: int
+    updated_at: int
+
+
 @dataclass
 class Operation(Generic[WorldT]):
     """One operation in somebody's hands. `data` is what it needs to be undone, and what its steps added."""
 
     journal: "Journal"
     kind: "Kind[WorldT]"
-    row: Row
+    row: OperationRow
     actor: str
     tool: str | None
     data: Row = field(init=False)
@@ -65,15 +81,15 @@ class Operation(Generic[WorldT]):
 
     @property
     def id(self) -> str:
-        return str(self.row["id"])
+        return self.row["id"]
 
     @property
     def subject(self) -> str:
-        return str(self.row["subject"])
+        return self.row["subject"]
 
     @property
     def age_ms(self) -> int:
-        return int(self.journal.clock() - self.row["created_at"])
+        return self.journal.clock() - self.row["created_at"]
 
     @property
     def is_kept(self) -> bool:

@@ -9,13 +9,17 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import pytest
 
 from crewhall.app import Hub
+from crewhall.families.pulls.pull_rows import PullRow
 from crewhall.families.work.agent.model import AgentIntroduced, AgentLapsed, AgentLocked, AgentPresence, AgentRow
 from crewhall.families.work.checkpoint.model import CheckpointRow
 from crewhall.families.work.claim.model import ClaimRow
+from crewhall.families.work.message.model import MessageRow
 from crewhall.families.work.repository.model import RepositoryRow
 from crewhall.families.work.task.model import TaskAround, TaskDependency, TaskFree, TaskNamed, TaskRow
 from crewhall.families.work.template.model import TemplateListed, TemplateRow
 from crewhall.families.work.workflow.model import WorkflowListed, WorkflowLocked, WorkflowRow, WorkflowState
+from crewhall.families.work.workspace.model import WorkspaceRow
+from crewhall.journal import OperationRow
 from crewhall.store.transaction import Work
 from tests.families.work.claims import rows
 
@@ -63,6 +67,15 @@ ROWS = [
     Held(RepositoryRow, "repository", ("repository_get", "repositories")),
     Held(TemplateListed, "template", ("templates",)),
     Held(TemplateRow, "template", ("template_get",)),
+    Held(WorkspaceRow, "workspace", ("workspace_get", "workspace_at", "workspaces")),
+    Held(
+        MessageRow,
+        "message",
+        ("message_get",),
+        {"form": "message_text.form", "body": "message_text.body", "letters": int},
+    ),
+    Held(OperationRow, "operation", ("operations_take",)),
+    Held(PullRow, "pull", ("pull_get",)),
     Held(AgentPresence, "agent", ("agents_lock",)),
     Held(AgentLocked, "agent", ("agent_lock",)),
     Held(AgentLapsed, "agent", ("agents_lapsed",)),

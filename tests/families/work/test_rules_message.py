@@ -33,7 +33,7 @@ from crewhall.identity import OPERATOR, Actor
 ADA = Actor("agent", "ag_ada")
 
 
-def message(**more: Any) -> dict[str, Any]:
+def message(**more: Any) -> Any:
     row: dict[str, Any] = {
         "id": "ms_1",
         "sender_id": "a",

@@ -7,7 +7,7 @@ Pulls in the hall's own table: a row from before the first change on the host.
 
 import json
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Literal, TypedDict, cast
 
 from crewhall.app import Call
 from crewhall.errors import Conflict
@@ -15,6 +15,31 @@ from crewhall.identity import new_id
 from crewhall.journal import LAST_LOOK_MS, Kind, Operation
 from crewhall.outside.hosting.model import HostRepository
 from crewhall.store.transaction import Row, Tx
+
+
+class PullRow(TypedDict):
+    """A pull as the database has it."""
+
+    id: str
+    provider: str
+    host: str
+    owner: str
+    name: str
+    branch: str
+    base_branch: str
+    title: str
+    change_type: str
+    digest: str
+    paths: str
+    state: Literal["opening", "left", "open", "ended"]
+    number: int | None
+    url: str | None
+    commit_id: str | None
+    actor: str
+    holder: str
+    lease_until: int
+    created_at: int
+    updated_at: int
 
 
 def begin(call: Call, kind: Kind[Any], fields: Row, ended: Collection[str]) -> Operation[Any]:
@@ -55,12 +80,12 @@ def beside(call: Call, place: Row) -> list[Row]:
         return tx.all("pulls_beside", **place)
 
 
-def find_pull(operation: Operation[Any]) -> Row | None:
+def find_pull(operation: Operation[Any]) -> PullRow | None:
     """The row of the pull that an operation opens; None when a hub without a journal has settled it."""
-    return operation.journal.store.one("pull_get", id=operation.subject)
+    return cast(PullRow | None, operation.journal.store.one("pull_get", id=operation.subject))
 
 
-def get_pull(operation: Operation[Any]) -> Row:
+def get_pull(operation: Operation[Any]) -> PullRow:
     """The row of the pull that an operation opens, while it is being opened."""
     row = find_pull(operation)
     assert row is not None, "the pull's row goes with its operation"
@@ -88,8 +113,8 @@ def note_failed(tx: Tx, operation: Operation[Any]) -> None:
         tx.event("pull.failed", operation.subject, before="opening", data=json.dumps(_description(row)))
 
 
-def _description(row: Row) -> Row:
-    return {key: row[key] for key in ("provider", "owner", "name", "branch", "title")}
+def _description(row: PullRow) -> Row:
+    return {key: value for key, value in row.items() if key in ("provider", "owner", "name", "branch", "title")}
 
 
 def second(number: int, url: str, branch: str, why: str) -> Conflict:

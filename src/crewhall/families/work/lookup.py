@@ -4,10 +4,12 @@ from typing import Any, Literal, overload
 
 from crewhall.errors import NotFound
 from crewhall.families.work.agent.model import AgentLocked, AgentRow
+from crewhall.families.work.message.model import MessageRow
 from crewhall.families.work.task.model import TaskRow
 from crewhall.families.work.template.model import TemplateRow
 from crewhall.families.work.workflow.model import WorkflowLocked, WorkflowRow
-from crewhall.store.transaction import Look, Row, Tx
+from crewhall.families.work.workspace.model import WorkspaceRow
+from crewhall.store.transaction import Look, Tx
 
 Kind = Literal["agent", "message", "task", "template", "workflow", "workspace"]
 HINTS: dict[Kind, str] = {
@@ -29,7 +31,9 @@ def get(look: Look, kind: Literal["template"], thing_id: str) -> TemplateRow: ..
 @overload
 def get(look: Look, kind: Literal["workflow"], thing_id: str) -> WorkflowRow: ...
 @overload
-def get(look: Look, kind: Literal["message", "workspace"], thing_id: str) -> Row: ...
+def get(look: Look, kind: Literal["workspace"], thing_id: str) -> WorkspaceRow: ...
+@overload
+def get(look: Look, kind: Literal["message"], thing_id: str) -> MessageRow: ...
 def get(look: Look, kind: Kind, thing_id: str) -> Any:
     """The row of a thing. Raises NotFound."""
     return _refuse_missing(look.one(f"{kind}_get", id=thing_id), kind, thing_id)

@@ -10,7 +10,7 @@ The words of messages, and the shapes that their tools return.
       └── nobody read it in time ──▶ expired ───┘
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -47,6 +47,29 @@ ExpiresIn = Annotated[
 Since = Annotated[
     float, Field(ge=0, le=2**53, description="Sent at this Unix time or later: seconds, or milliseconds from 10^11 on.")
 ]
+
+
+class MessageRow(TypedDict):
+    """A message with its text, or the beginning of it."""
+
+    id: str
+    sender_id: str
+    recipient_id: str
+    message_type: MessageType
+    subject: str | None
+    priority: Priority
+    workflow_id: str | None
+    task_id: str | None
+    thread_id: str
+    reply_to_id: str | None
+    status: MessageStatus
+    created_at: int
+    read_at: int | None
+    archived_at: int | None
+    expires_at: int | None
+    form: Literal["text", "object"]
+    body: str
+    letters: int
 
 
 class RecipientFilter(BaseModel):

@@ -10,7 +10,7 @@ from pydantic_core import from_json
 from crewhall.bounded import WHOLE_BYTES, Cut, cut, json_text
 from crewhall.errors import Forbidden, InvalidInput
 from crewhall.families.work.lookup import no_such
-from crewhall.families.work.message.model import SUBJECT_LETTERS, URGENCY, Message
+from crewhall.families.work.message.model import SUBJECT_LETTERS, URGENCY, Message, MessageRow
 from crewhall.identity import Actor
 from crewhall.store.transaction import Row
 
@@ -73,7 +73,7 @@ def refuse_unowned(ids: Iterable[str], rows: Sequence[Row], actor: Actor) -> Non
             )
 
 
-def listed_message(row: Row, now: int) -> Message:
+def listed_message(row: MessageRow, now: int) -> Message:
     """A message as a list shows it: a long text is cut, a long object is left out."""
     whole: int = row["letters"]
     if row["form"] == "object":
@@ -83,15 +83,15 @@ def listed_message(row: Row, now: int) -> Message:
     return _message(row, now, row["body"], {"body": left} if left else None)
 
 
-def whole_message(row: Row, now: int) -> Message:
+def whole_message(row: MessageRow, now: int) -> Message:
     """A message as message_get shows it, with more of its body."""
     kinds = ([], ["body"]) if row["form"] == "object" else (["body"], [])
     shown = cut({"body": row["body"]}, *kinds, each=WHOLE_BYTES)
     return _message(row, now, shown["body"], shown["left_out"])
 
 
-def _message(row: Row, now: int, body: Any, left_out: Cut | None) -> Message:
-    kept = {name: row[name] for name in Message.model_fields if name in row}
+def _message(row: MessageRow, now: int, body: Any, left_out: Cut | None) -> Message:
+    kept: dict[str, Any] = {name: value for name, value in row.items() if name in Message.model_fields}
     return Message(**kept | {"body": body, "status": status_at(row, now), "left_out": left_out})
 
 

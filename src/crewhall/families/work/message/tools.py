@@ -12,7 +12,7 @@ from crewhall.app import Call
 from crewhall.bounded import Limit, take_fitting
 from crewhall.errors import NotFound
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import no_such
+from crewhall.families.work.lookup import get, no_such
 from crewhall.families.work.message import inbox
 from crewhall.families.work.message.model import (
     URGENCY,
@@ -220,12 +220,11 @@ def message_get(call: Call, id: MessageId, mark_read: bool = True) -> Message:
 
     Of a long body the beginning is shown, and a large object not at all; text_read reads on in it.
     """
-    row = call.one("message_get", id=id)
-    if row is None:
-        raise no_such("message", id)
+    with call.look() as tx:
+        row = get(tx, "message", id)
     if mark_read and may_change(row, call.actor) and may_become(row, "read", call.now):
         _change(call, [id], "read")
-        row |= {"status": "read", "read_at": call.now}
+        row["status"], row["read_at"] = "read", call.now
     return whole_message(row, call.now)
 
 

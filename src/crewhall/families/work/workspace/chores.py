@@ -7,6 +7,7 @@ from functools import partial
 from crewhall.app import Tick
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get_locked
+from crewhall.families.work.workspace.model import WorkspaceRow
 from crewhall.families.work.workspace.removal import AGAIN_MS, log, note_removed, problem_row, try_removal
 from crewhall.store.transaction import Row
 
@@ -31,7 +32,7 @@ def remove_ended(tick: Tick) -> None:
             _run_isolated(tick, row, partial(_remove, tick, row))
 
 
-def _run_isolated(tick: Tick, row: Row, step: Callable[[], None]) -> None:
+def _run_isolated(tick: Tick, row: WorkspaceRow, step: Callable[[], None]) -> None:
     """Run a step for one workspace. If it fails, the failure is noted, and the others still run."""
     try:
         step()
@@ -41,18 +42,18 @@ def _run_isolated(tick: Tick, row: Row, step: Callable[[], None]) -> None:
             _note_result(tick, row, problem_row(f"{type(error).__name__}: {error}"))
 
 
-def _remove(tick: Tick, row: Row) -> None:
+def _remove(tick: Tick, row: WorkspaceRow) -> None:
     changed = try_removal(row, tick.hub.store, tick.stop)
     if not tick.stop.is_cancelled:  # a hub that stops leaves it to the next one
         _note_result(tick, row, changed)
 
 
-def _note_result(tick: Tick, row: Row, changed: Row) -> None:
+def _note_result(tick: Tick, row: WorkspaceRow, changed: Row) -> None:
     with tick.begin() as tx:
         note_removed(tx, row, changed, tick.now)
 
 
-def _give_up(tick: Tick, row: Row) -> None:
+def _give_up(tick: Tick, row: WorkspaceRow) -> None:
     with tick.begin() as tx:
         get_locked(tx, "workflow", row["workflow_id"])
         if tx.run("workspace_give_up", id=row["id"], now=tick.now):

@@ -11,9 +11,10 @@ and a chore removes what has ended. Nothing waits for git inside a transaction.
 import json
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from crewhall.app import Call
 from crewhall.errors import (
@@ -33,7 +34,7 @@ from crewhall.families.work.lookup import get, get_locked
 from crewhall.families.work.repository.rules import repository_path
 from crewhall.families.work.task.model import FINISHED, TaskRow
 from crewhall.families.work.workflow.model import WorkflowState
-from crewhall.families.work.workspace.model import TaskWorkspace
+from crewhall.families.work.workspace.model import TaskWorkspace, WorkspaceRow
 from crewhall.families.work.workspace.removal import refuse_elsewhere
 from crewhall.families.work.workspace.rules import (
     branch_for,
@@ -70,7 +71,7 @@ def worktrees_directory(root: str) -> str:
     return f"{root}-worktrees"
 
 
-def create(call: Call, workflow_id: str, request: WorkspaceRequest) -> Row:
+def create(call: Call, workflow_id: str, request: WorkspaceRequest) -> WorkspaceRow:
     """A workspace with its worktree on the disk; the same request again gives the same one.
 
     Raises Conflict when the path or the branch is taken, InvalidInput for a bad branch, base or task, InvalidState
@@ -139,12 +140,12 @@ def _repository(call: Call, workflow: WorkflowState) -> GitRepository:
     return open_repository(workflow["repository_path"], call.stop)
 
 
-def _register(call: Call, tx: Tx, row: Row) -> tuple[Row, bool]:
+def _register(call: Call, tx: Tx, row: Mapping[str, Any]) -> tuple[WorkspaceRow, bool]:
     """Insert the row of a workspace unless it exists; the row, and whether it is new.
 
     Raises Conflict when its path is another's, or not free yet, LimitExceeded when the workflow has too many.
     """
-    mine = row | {"id": new_id("ws")}
+    mine = {**row, "id": new_id("ws")}
     is_new = bool(tx.run("workspace_insert", **mine, now=call.now))
     if is_new:
         _refuse_many(tx, row["workflow_id"])
@@ -172,7 +173,7 @@ def _refuse_many(tx: Tx, workflow_id: str) -> None:
         )
 
 
-def _log_created(tx: Tx, row: Row) -> None:
+def _log_created(tx: Tx, row: Mapping[str, Any]) -> None:
     tx.event("workspace.created", row["id"], after="active", data=json.dumps({"branch": row["branch"]}))
 
 
@@ -189,7 +190,7 @@ def refuse_task(call: Call, task: TaskRow, workflow_id: str) -> None:
         raise stale_claim(task)
 
 
-def put_task(call: Call, tx: Tx, task: TaskRow, workspace: Row) -> None:
+def put_task(call: Call, tx: Tx, task: TaskRow, workspace: WorkspaceRow) -> None:
     """A task is done in a workspace from now on. Raises InvalidInput, InvalidState, StaleClaim when it cannot be."""
     refuse_task(call, task, workspace["workflow_id"])
     if task["workspace_id"] != workspace["id"]:
@@ -197,7 +198,9 @@ def put_task(call: Call, tx: Tx, task: TaskRow, workspace: Row) -> None:
         tx.event("task.placed", task["id"], data=json.dumps({"workspace_id": workspace["id"]}))
 
 
-def _finish(call: Call, repo: GitRepository, row: Row, task_ids: Sequence[str], *, is_new: bool) -> Row:
+def _finish(
+    call: Call, repo: GitRepository, row: WorkspaceRow, task_ids: Sequence[str], *, is_new: bool
+) -> WorkspaceRow:
     """Make the worktree and put the tasks in it; the row. If git refuses, there is no new workspace."""
     added = _make_worktree(call, repo, row, is_new=is_new) if row["worktree"] == "wanted" else None
     with call.begin() as tx:
@@ -220,7 +223,7 @@ def _finish(call: Call, repo: GitRepository, row: Row, task_ids: Sequence[str], 
     return row
 
 
-def _note_made(call: Call, tx: Tx, row: Row, added: Added) -> None:
+def _note_made(call: Call, tx: Tx, row: WorkspaceRow, added: Added) -> None:
     if not added.was_there:
         tx.run("workspace_branch_set", id=row["id"], has_made_branch=int(added.branch_is_new))
     if tx.run("workspace_ready", id=row["id"], now=call.now):
@@ -228,7 +231,7 @@ def _note_made(call: Call, tx: Tx, row: Row, added: Added) -> None:
         open_worktree(tx, row["node"], row["path"], call.now, row["id"])
 
 
-def _make_worktree(call: Call, repo: GitRepository, row: Row, *, is_new: bool) -> Added:
+def _make_worktree(call: Call, repo: GitRepository, row: WorkspaceRow, *, is_new: bool) -> Added:
     """Make the worktree. If that fails, a workspace that is new with this call is forgotten.
 
     An older one stays: its worktree may be there, and the next call or the chore sees to it.
@@ -279,7 +282,7 @@ def _find_or_create(call: Call, workflow: WorkflowState, task: TaskRow) -> TaskW
     return TaskWorkspace(**fields, merge_first=[branch for branch in before if branch != row["branch"]])
 
 
-def _make_ready(call: Call, workflow: WorkflowState, row: Row) -> Row:
+def _make_ready(call: Call, workflow: WorkflowState, row: WorkspaceRow) -> WorkspaceRow:
     """Finish an active workspace if need be, so that work can start. Raises Unavailable, Conflict, git's errors."""
     refuse_elsewhere(row, call.settings.node)
     if row["worktree"] == "wanted":

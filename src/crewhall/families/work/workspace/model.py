@@ -5,13 +5,12 @@ The words of workspaces, and the shapes that their tools return.
     forecast          which workspaces would conflict if they were merged now
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, TypedDict
 
 from pydantic import Field
 from pydantic_core import from_json
 
 from crewhall.declaration import Suggest
-from crewhall.store.transaction import Row
 from crewhall.tool import Result
 
 WorkspaceStatus = Literal["active", "merged", "abandoned"]
@@ -20,6 +19,26 @@ Worktree = Literal["wanted", "made", "found", "removed"]
 WorkspaceId = Annotated[str, Suggest("workspace_ids"), Field(max_length=100, description="A workspace's id, ws_…")]
 Branch = Annotated[str, Field(min_length=1, max_length=200)]
 Commit = Annotated[str, Field(pattern="^[0-9a-fA-F]{4,64}$")]
+
+
+class WorkspaceRow(TypedDict):
+    """A workspace as its queries give it."""
+
+    id: str
+    workflow_id: str
+    node: str
+    repository_path: str
+    path: str
+    branch: str
+    base_branch: str
+    status: WorkspaceStatus
+    worktree: Worktree
+    has_made_branch: int
+    merge_commit: str | None
+    saved_refs: str
+    problem: str | None
+    created_at: int
+    updated_at: int
 
 
 class TaskWorkspace(Result):
@@ -57,8 +76,8 @@ class Workspace(Result):
     updated_at: int
 
     @classmethod
-    def from_row(cls, row: Row, task_ids: list[str]) -> "Workspace":
-        fields = {name: row[name] for name in cls.model_fields if name in row}
+    def from_row(cls, row: WorkspaceRow, task_ids: list[str]) -> "Workspace":
+        fields: dict[str, Any] = {name: value for name, value in row.items() if name in cls.model_fields}
         return cls(**fields | {"saved_refs": from_json(row["saved_refs"]), "task_ids": task_ids})
 
 

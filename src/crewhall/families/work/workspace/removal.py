@@ -6,10 +6,12 @@ The row says first that the workspace is over; whoever is killed after that leav
 
 import json
 import logging
+from typing import cast
 
 from crewhall.app import Call
 from crewhall.errors import Failure, TimedOut, Unavailable
 from crewhall.families.project.open_worktrees import LISTENER, close_of_workspace
+from crewhall.families.work.workspace.model import WorkspaceRow
 from crewhall.outside.git import GitRepository, open_repository
 from crewhall.outside.removal import remove_worktree
 from crewhall.outside.worktrees import at
@@ -21,7 +23,7 @@ AGAIN_MS = 30_000  # between two tries to remove one
 log = logging.getLogger(__name__)
 
 
-def end(call: Call, row: Row) -> Row:
+def end(call: Call, row: WorkspaceRow) -> WorkspaceRow:
     """Remove an ended workspace's worktree if that can be done now; the row as it is then."""
     if row["worktree"] not in TO_REMOVE:
         return row
@@ -29,10 +31,10 @@ def end(call: Call, row: Row) -> Row:
     with call.begin() as tx:
         note_removed(tx, row, changed, call.now)
     call.state(LISTENER).nudge()
-    return row | changed
+    return cast(WorkspaceRow, {**row, **changed})
 
 
-def try_removal(row: Row, look: Look, stop: Stop) -> Row:
+def try_removal(row: WorkspaceRow, look: Look, stop: Stop) -> Row:
     """What is new about a workspace after its worktree was removed, or was not."""
     other = look.one("workspace_beside", id=row["id"], path=row["path"])
     if other is not None:
@@ -52,7 +54,7 @@ def problem_row(why: str) -> Row:
     return {"problem": why.encode("utf-8", "replace").decode()[:500]}  # a path in it may be no text
 
 
-def _saved_refs(repo: GitRepository, row: Row) -> list[str]:
+def _saved_refs(repo: GitRepository, row: WorkspaceRow) -> list[str]:
     """Remove the worktree; the refs that keep its work, also those of an earlier try that was killed before it told.
 
     Where git never ran, the row only says what was meant, and a branch of that name may be a person's.
@@ -65,7 +67,7 @@ def _saved_refs(repo: GitRepository, row: Row) -> list[str]:
     return repo.text("for-each-ref", "--format=%(refname)", ref, f"{ref}-*").split()
 
 
-def note_removed(tx: Tx, row: Row, changed: Row, now: int) -> None:
+def note_removed(tx: Tx, row: WorkspaceRow, changed: Row, now: int) -> None:
     if changed["problem"] is not None:
         tx.run("workspace_problem", id=row["id"], problem=changed["problem"], now=now)
         return
@@ -75,7 +77,7 @@ def note_removed(tx: Tx, row: Row, changed: Row, now: int) -> None:
         tx.event("workspace.removed", row["id"], data=data)
 
 
-def refuse_elsewhere(row: Row, node: str) -> None:
+def refuse_elsewhere(row: WorkspaceRow, node: str) -> None:
     """Raise Unavailable when the workspace's directory is the hall's own and on another machine."""
     if row["node"] != node and row["worktree"] in TO_REMOVE:
         raise Unavailable(

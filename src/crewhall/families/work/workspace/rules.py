@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from crewhall.errors import Conflict, Forbidden, InvalidInput, InvalidTransition
 from crewhall.families.work.task.model import TaskNamed
+from crewhall.families.work.workspace.model import WorkspaceRow
 from crewhall.identity import Actor
 from crewhall.paths import is_below
 from crewhall.store.transaction import Row
@@ -52,7 +53,7 @@ def refuse_other_branch(path: str, there: str | None, branch: str) -> None:
         )
 
 
-def refuse_gone(workspace: Row, *, is_there: bool) -> None:
+def refuse_gone(workspace: WorkspaceRow, *, is_there: bool) -> None:
     """Raise Conflict when a workspace's worktree was taken away by another hand."""
     if not is_there:
         raise Conflict(
@@ -61,7 +62,7 @@ def refuse_gone(workspace: Row, *, is_there: bool) -> None:
         )
 
 
-def refuse_end(workspace: Row, status: str, merge_commit: str | None) -> None:
+def refuse_end(workspace: WorkspaceRow, status: str, merge_commit: str | None) -> None:
     """Raise InvalidInput when a merge names no commit, InvalidTransition for what has ended otherwise already."""
     if status == "merged" and merge_commit is None:
         raise InvalidInput("merged needs merge_commit", hint="Give the commit that brought the branch in.")
@@ -74,7 +75,7 @@ def refuse_end(workspace: Row, status: str, merge_commit: str | None) -> None:
         )
 
 
-def refuse_others_place(workspace: Row, tasks: Iterable[Row], actor: Actor) -> None:
+def refuse_others_place(workspace: WorkspaceRow, tasks: Iterable[Row], actor: Actor) -> None:
     """Raise Forbidden when a worker would end the workspace in which another agent is at a task."""
     holder = next((task for task in tasks if task["claimed_by"] not in (None, actor.id)), None)
     if actor.kind == "agent" and actor.role != "coordinator" and holder is not None:

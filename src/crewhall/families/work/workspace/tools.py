@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -23,13 +23,14 @@ from crewhall.families.work.workspace.model import (
     WorkspaceForecast,
     WorkspaceId,
     WorkspaceMade,
+    WorkspaceRow,
     Workspaces,
     WorkspaceStatus,
     WorkspaceUpdated,
 )
 from crewhall.families.work.workspace.removal import end, refuse_elsewhere
 from crewhall.families.work.workspace.rules import refuse_end, refuse_others_place
-from crewhall.store.transaction import Row, Tx
+from crewhall.store.transaction import Tx
 
 NAMED = 20  # tasks of one workspace
 
@@ -48,7 +49,8 @@ def workspace_create(
     A worktree that is there already on that branch is used, and never removed. The same call again changes nothing.
     """
     row = create(call, workflow_id, WorkspaceRequest(branch, path, base_branch, task_ids or ()))
-    return WorkspaceMade(**{name: row[name] for name in WorkspaceMade.model_fields})
+    made: dict[str, Any] = {name: value for name, value in row.items() if name in WorkspaceMade.model_fields}
+    return WorkspaceMade(**made)
 
 
 @work.tool("workspace_update", changes=True, idempotent=True, destructive=True, pace="long", profiles=("coordinator",))
@@ -78,7 +80,7 @@ def workspace_update(
     return WorkspaceUpdated(success=True, **fields)
 
 
-def _get_locked(tx: Tx, workspace_id: str) -> Row:
+def _get_locked(tx: Tx, workspace_id: str) -> WorkspaceRow:
     """A workspace, locked until commit. Raises NotFound."""
     get_locked(tx, "workflow", get(tx, "workspace", workspace_id)["workflow_id"])
     return get(tx, "workspace", workspace_id)
