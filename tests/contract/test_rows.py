@@ -10,8 +10,11 @@ import pytest
 
 from crewhall.app import Hub
 from crewhall.families.work.agent.model import AgentIntroduced, AgentLapsed, AgentLocked, AgentPresence, AgentRow
+from crewhall.families.work.checkpoint.model import CheckpointRow
 from crewhall.families.work.claim.model import ClaimRow
+from crewhall.families.work.repository.model import RepositoryRow
 from crewhall.families.work.task.model import TaskAround, TaskDependency, TaskFree, TaskNamed, TaskRow
+from crewhall.families.work.template.model import TemplateListed, TemplateRow
 from crewhall.families.work.workflow.model import WorkflowListed, WorkflowLocked, WorkflowRow, WorkflowState
 from crewhall.store.transaction import Work
 from tests.families.work.claims import rows
@@ -56,6 +59,10 @@ ROWS = [
     Held(WorkflowLocked, "workflow", ("workflow_lock",)),
     Held(WorkflowRow, "workflow", ("workflow_get",)),
     Held(WorkflowListed, "workflow", ("workflows",)),
+    Held(CheckpointRow, "checkpoint", ("checkpoint_get", "checkpoints", "checkpoints_newest", "context_checkpoints")),
+    Held(RepositoryRow, "repository", ("repository_get", "repositories")),
+    Held(TemplateListed, "template", ("templates",)),
+    Held(TemplateRow, "template", ("template_get",)),
     Held(AgentPresence, "agent", ("agents_lock",)),
     Held(AgentLocked, "agent", ("agent_lock",)),
     Held(AgentLapsed, "agent", ("agents_lapsed",)),

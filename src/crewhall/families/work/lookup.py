@@ -5,6 +5,7 @@ from typing import Any, Literal, overload
 from crewhall.errors import NotFound
 from crewhall.families.work.agent.model import AgentLocked, AgentRow
 from crewhall.families.work.task.model import TaskRow
+from crewhall.families.work.template.model import TemplateRow
 from crewhall.families.work.workflow.model import WorkflowLocked, WorkflowRow
 from crewhall.store.transaction import Look, Row, Tx
 
@@ -24,9 +25,11 @@ def get(look: Look, kind: Literal["agent"], thing_id: str) -> AgentRow: ...
 @overload
 def get(look: Look, kind: Literal["task"], thing_id: str) -> TaskRow: ...
 @overload
+def get(look: Look, kind: Literal["template"], thing_id: str) -> TemplateRow: ...
+@overload
 def get(look: Look, kind: Literal["workflow"], thing_id: str) -> WorkflowRow: ...
 @overload
-def get(look: Look, kind: Literal["message", "template", "workspace"], thing_id: str) -> Row: ...
+def get(look: Look, kind: Literal["message", "workspace"], thing_id: str) -> Row: ...
 def get(look: Look, kind: Kind, thing_id: str) -> Any:
     """The row of a thing. Raises NotFound."""
     return _refuse_missing(look.one(f"{kind}_get", id=thing_id), kind, thing_id)

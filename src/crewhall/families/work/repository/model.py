@@ -1,9 +1,18 @@
 """Repositories: rp_…, a git repository that the hall knows by its absolute path."""
 
+from typing import TypedDict
+
 from pydantic import Field
 
-from crewhall.store.transaction import Row
 from crewhall.tool import Result
+
+
+class RepositoryRow(TypedDict):
+    id: str
+    path: str
+    name: str
+    created_at: int
+    updated_at: int
 
 
 class Repository(Result):
@@ -14,7 +23,7 @@ class Repository(Result):
     updated_at: int
 
     @classmethod
-    def from_row(cls, row: Row) -> "Repository":
+    def from_row(cls, row: RepositoryRow) -> "Repository":
         return cls(**row)
 
 

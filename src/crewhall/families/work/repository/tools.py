@@ -2,12 +2,13 @@
 
 import posixpath
 from dataclasses import dataclass
+from typing import cast
 
 from crewhall.app import Call
 from crewhall.bounded import Limit, Offset, page
 from crewhall.families.work.family import work
 from crewhall.families.work.model import Name, Path
-from crewhall.families.work.repository.model import Repositories, Repository, RepositoryId
+from crewhall.families.work.repository.model import Repositories, Repository, RepositoryId, RepositoryRow
 from crewhall.families.work.repository.rules import repository_path
 from crewhall.identity import new_id
 from crewhall.outside.repository_paths import repository_root
@@ -70,5 +71,5 @@ def repository_list(call: Call, limit: Limit = 50, offset: Offset = 0) -> Reposi
 @work.tool("repository_get", pace="quick", profiles=("coordinator",))
 def repository_get(call: Call, path: Path) -> Repository | None:
     """The repository at an absolute path, or null when the hall does not know it."""
-    row = call.one("repository_get", path=repository_path(path))
+    row = cast("RepositoryRow | None", call.one("repository_get", path=repository_path(path)))
     return Repository.from_row(row) if row else None

@@ -7,7 +7,7 @@ The words of templates: plans with variables in them, and the shapes that their 
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 from pydantic import Field
 from pydantic_core import from_json
@@ -59,6 +59,22 @@ class TemplateId(Result):
     id: str
 
 
+class TemplateListed(TypedDict):
+    """A template without its tasks."""
+
+    id: str
+    name: str
+    description: str | None
+    variables: str
+    task_count: int
+    created_at: int
+
+
+class TemplateRow(TemplateListed):
+    definition: str
+    updated_at: int
+
+
 class TemplateApplied(Result):
     workflow_id: str
 
@@ -83,12 +99,12 @@ class TemplateSummary(Result):
     left_out: Cut | None
 
     @classmethod
-    def from_row(cls, row: Row) -> "TemplateSummary":
-        fields = cut(row, ("description",), (), each=LIST_TEXT_BYTES)
+    def from_row(cls, row: TemplateListed) -> "TemplateSummary":
+        fields = cut(dict(row), ("description",), (), each=LIST_TEXT_BYTES)
         return cls(**_with_variables(fields, row, LISTED_BYTES, SHORT_BYTES))
 
 
-def _with_variables(fields: Row, row: Row, most: int, each: int) -> Row:
+def _with_variables(fields: Row, row: TemplateListed, most: int, each: int) -> Row:
     """The fields and as many of the variables as fit; how many are missing is in `left_out`."""
     variables = from_json(row["variables"])
     shown = (
@@ -154,10 +170,10 @@ class Template(Result):
     left_out: Cut | None
 
     @classmethod
-    def from_row(cls, row: Row) -> "Template":
+    def from_row(cls, row: TemplateRow) -> "Template":
         plan = PLAN | from_json(row["definition"])
         tasks = take_fitting(_shown_tasks(plan.pop("tasks")), TASKS_BYTES)
-        kept = {name: value for name, value in row.items() if name != "definition"} | plan
+        kept: Row = {name: value for name, value in row.items() if name != "definition"} | plan
         fields = cut(kept, ("description", "summary", "approach", "risks", "assumptions"), (), total=TEXTS_BYTES)
         fields["left_out"] = add_left_out(fields["left_out"], tasks=row["task_count"] - len(tasks))
         return cls(**_with_variables(fields, row, VARIABLES_BYTES, SHORT_BYTES * 5), tasks=tasks)

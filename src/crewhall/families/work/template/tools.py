@@ -26,6 +26,7 @@ from crewhall.families.work.template.model import (
     TemplateApplied,
     TemplateId,
     TemplateRef,
+    TemplateRow,
     Templates,
     TemplateSummary,
     TemplateVariable,
@@ -195,7 +196,7 @@ def template_apply(
     return TemplateApplied(workflow_id=workflow_id)
 
 
-def _filled_plan(template: Row, given: Mapping[str, str]) -> Definition:
+def _filled_plan(template: TemplateRow, given: Mapping[str, str]) -> Definition:
     """The template's plan, filled with these values. Raises InvalidInput or LimitExceeded."""
     plan = Definition(**from_json(template["definition"]))
     variables = [
@@ -206,11 +207,11 @@ def _filled_plan(template: Row, given: Mapping[str, str]) -> Definition:
     return fill_plan(plan, values)
 
 
-def _summary(plan: Definition, template: Row) -> str:
+def _summary(plan: Definition, template: TemplateRow) -> str:
     return plan.summary if plan.summary is not None else template["description"] or template["name"]
 
 
-def _source(template: Row, given: Mapping[str, str]) -> str:
+def _source(template: TemplateRow, given: Mapping[str, str]) -> str:
     """What the workflow says of where it comes from."""
     values = [f"{name} = {value[:TOLD]}{'…' if len(value) > TOLD else ''}" for name, value in given.items()]
     return "\n".join([f"From template '{template['name']}' ({template['id']}).", *values])
