@@ -15,6 +15,7 @@ from crewhall.families.work.checkpoint.model import CheckpointRow
 from crewhall.families.work.claim.model import ClaimRow
 from crewhall.families.work.message.model import MessageRow
 from crewhall.families.work.repository.model import RepositoryRow
+from crewhall.families.work.reservation.model import ReservationHeld, ReservationRow
 from crewhall.families.work.task.model import TaskAround, TaskDependency, TaskFree, TaskNamed, TaskRow
 from crewhall.families.work.template.model import TemplateListed, TemplateRow
 from crewhall.families.work.workflow.model import WorkflowListed, WorkflowLocked, WorkflowRow, WorkflowState
@@ -73,6 +74,13 @@ ROWS = [
         "message",
         ("message_get",),
         {"form": "message_text.form", "body": "message_text.body", "letters": int},
+    ),
+    Held(ReservationHeld, "file_reservation", ("reservations_of_others",), {"agent_name": "agent.name"}),
+    Held(
+        ReservationRow,
+        "file_reservation",
+        ("reservations",),
+        {"agent_name": "agent.name", "repository_path": "file_area.repository_path"},
     ),
     Held(OperationRow, "operation", ("operations_take",)),
     Held(PullRow, "pull", ("pull_get",)),

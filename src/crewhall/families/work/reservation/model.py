@@ -4,12 +4,11 @@ The words of file reservations, and the shapes that their tools return.
     reservation   an agent's lease on a path or glob of a repository: exclusive, or shared with others who share it
 """
 
-from typing import Annotated
+from typing import Annotated, Any, TypedDict
 
 from pydantic import Field
 
 from crewhall.families.work.model import PATH_BYTES
-from crewhall.store.transaction import Row
 from crewhall.tool import Result
 
 # An empty path is refused as others are that mean nothing, by the rule that spells them.
@@ -19,6 +18,24 @@ Paths = Annotated[
 ]
 Seconds = Annotated[int, Field(ge=60, le=86_400)]
 Reason = Annotated[str, Field(max_length=200)]
+
+
+class ReservationHeld(TypedDict):
+    """What another agent has reserved, as `reservations_of_others` gives it."""
+
+    path: str
+    agent_id: str
+    agent_name: str
+    exclusive: int
+    reason: str | None
+    expires_at: int
+
+
+class ReservationRow(ReservationHeld):
+    """A reservation as `reservations` lists it."""
+
+    task_id: str | None
+    repository_path: str
 
 
 class ReservedPath(Result):
@@ -36,9 +53,16 @@ class FileConflict(Result):
     expires_at: int
 
     @classmethod
-    def from_row(cls, row: Row, path: str) -> "FileConflict":
-        fields = {name: row[name] for name in ("agent_id", "agent_name", "reason", "expires_at")}
-        return cls(path=path, held_path=row["path"], exclusive=bool(row["exclusive"]), **fields)
+    def from_row(cls, row: ReservationHeld, path: str) -> "FileConflict":
+        return cls(
+            path=path,
+            held_path=row["path"],
+            agent_id=row["agent_id"],
+            agent_name=row["agent_name"],
+            exclusive=bool(row["exclusive"]),
+            reason=row["reason"],
+            expires_at=row["expires_at"],
+        )
 
 
 class FilesReserved(Result):
@@ -66,8 +90,9 @@ class FileReservation(Result):
     expires_at: int
 
     @classmethod
-    def from_row(cls, row: Row) -> "FileReservation":
-        return cls(**row | {"exclusive": bool(row["exclusive"])})
+    def from_row(cls, row: ReservationRow) -> "FileReservation":
+        fields: dict[str, Any] = {**row, "exclusive": bool(row["exclusive"])}
+        return cls(**fields)
 
 
 class FileReservations(Result):

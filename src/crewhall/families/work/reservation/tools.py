@@ -32,6 +32,7 @@ from crewhall.families.work.reservation.model import (
     FilesReserved,
     Paths,
     Reason,
+    ReservationHeld,
     ReservedPath,
     Seconds,
 )
@@ -90,7 +91,7 @@ def _lock_area(tx: Tx, root: str) -> str:
     return area_id
 
 
-def _conflicts(tx: Tx, wanted: list[str], **chosen: object) -> list[tuple[Row, str]]:
+def _conflicts(tx: Tx, wanted: list[str], **chosen: object) -> list[tuple[ReservationHeld, str]]:
     """What others have reserved that meets one of the paths, each with that path."""
     index = PathIndex(wanted)
     met = ((row, index.find_overlap(row["path"])) for row in tx.all("reservations_of_others", **chosen))
@@ -119,7 +120,7 @@ def _event_data(paths: list[str], root: str | None) -> str:
     return json.dumps({"paths": few, "count": len(paths), "repository_path": root}, ensure_ascii=False)
 
 
-def _answer(area: "Area", reserved: list[ReservedPath], conflicts: list[tuple[Row, str]]) -> FilesReserved:
+def _answer(area: "Area", reserved: list[ReservedPath], conflicts: list[tuple[ReservationHeld, str]]) -> FilesReserved:
     return FilesReserved(
         success=not conflicts,
         repository_path=area.root,
