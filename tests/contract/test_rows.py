@@ -9,7 +9,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import pytest
 
 from crewhall.app import Hub
-from crewhall.families.pulls.pull_rows import PullRow
+from crewhall.families.pulls.pull_rows import StoredPull
 from crewhall.families.work.agent.model import AgentIntroduced, AgentLapsed, AgentLocked, AgentPresence, AgentRow
 from crewhall.families.work.checkpoint.model import CheckpointRow
 from crewhall.families.work.claim.model import ClaimRow
@@ -83,7 +83,7 @@ ROWS = [
         {"agent_name": "agent.name", "repository_path": "file_area.repository_path"},
     ),
     Held(OperationRow, "operation", ("operations_take",)),
-    Held(PullRow, "pull", ("pull_get",)),
+    Held(StoredPull, "pull", ("pull_get",)),
     Held(AgentPresence, "agent", ("agents_lock",)),
     Held(AgentLocked, "agent", ("agent_lock",)),
     Held(AgentLapsed, "agent", ("agents_lapsed",)),

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from crewhall.config import Settings
@@ -131,10 +131,10 @@ class Chores:
         self._ticked_at = self._hub.clock()  # what the chores themselves take is no gap
 
     def run_one(self, name: str) -> None:
-        """Run one chore now, due or not, in this thread: for tests."""
+        """Run one chore now, in this thread, due or not and whichever hub holds it: for tests."""
         chore = next(one for one in self._chores if one.name == name)
         now = self._hub.clock()
-        self._run(chore, Tick(self._hub, now, self._awake_since, Stop(chore.limit_seconds)))
+        self._run(replace(chore, everywhere=True), Tick(self._hub, now, self._awake_since, Stop(chore.limit_seconds)))
 
     def _take_due(self) -> list[tuple[Chore, Tick]]:
         now = self._hub.clock()

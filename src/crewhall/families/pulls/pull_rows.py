@@ -17,7 +17,7 @@ from crewhall.outside.hosting.model import HostRepository
 from crewhall.store.transaction import Row, Tx
 
 
-class PullRow(TypedDict):
+class StoredPull(TypedDict):
     """A pull as the database has it."""
 
     id: str
@@ -80,12 +80,12 @@ def beside(call: Call, place: Row) -> list[Row]:
         return tx.all("pulls_beside", **place)
 
 
-def find_pull(operation: Operation[Any]) -> PullRow | None:
+def find_pull(operation: Operation[Any]) -> StoredPull | None:
     """The row of the pull that an operation opens; None when a hub without a journal has settled it."""
-    return cast(PullRow | None, operation.journal.store.one("pull_get", id=operation.subject))
+    return cast(StoredPull | None, operation.journal.store.one("pull_get", id=operation.subject))
 
 
-def get_pull(operation: Operation[Any]) -> PullRow:
+def get_pull(operation: Operation[Any]) -> StoredPull:
     """The row of the pull that an operation opens, while it is being opened."""
     row = find_pull(operation)
     assert row is not None, "the pull's row goes with its operation"
@@ -113,7 +113,7 @@ def note_failed(tx: Tx, operation: Operation[Any]) -> None:
         tx.event("pull.failed", operation.subject, before="opening", data=json.dumps(_description(row)))
 
 
-def _description(row: PullRow) -> Row:
+def _description(row: StoredPull) -> Row:
     return {key: value for key, value in row.items() if key in ("provider", "owner", "name", "branch", "title")}
 
 

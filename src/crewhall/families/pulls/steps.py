@@ -15,7 +15,7 @@ from crewhall.app import Tick
 from crewhall.errors import Failure
 from crewhall.families.pulls.family import pulls
 from crewhall.families.pulls.providers import accesses, host_at
-from crewhall.families.pulls.pull_rows import PullRow, find_pull, get_pull, note_failed, note_left, note_opened
+from crewhall.families.pulls.pull_rows import StoredPull, find_pull, get_pull, note_failed, note_left, note_opened
 from crewhall.journal import LAST_LOOK_MS, Happened, Operation, Step
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.model import BranchChange, FileChange, HostRepository, Pull
@@ -110,7 +110,7 @@ def _keep_labels(world: HostWorld, operation: Opening) -> None:
     """Nothing: labels go with their pull."""
 
 
-def _has_our_branch(host: Host, operation: Opening, row: PullRow) -> bool:
+def _has_our_branch(host: Host, operation: Opening, row: StoredPull) -> bool:
     """Whether the branch is there and ours; one of the same name may be somebody else's."""
     repo = _repository(row)
     host.repository(repo.owner, repo.name)  # a token that may not see it would find no branch there either
@@ -118,7 +118,7 @@ def _has_our_branch(host: Host, operation: Opening, row: PullRow) -> bool:
     return head is not None and mark_of(operation) in head.message
 
 
-def _repository(row: PullRow) -> HostRepository:
+def _repository(row: StoredPull) -> HostRepository:
     return HostRepository(row["owner"], row["name"])
 
 
