@@ -1,10 +1,11 @@
 """Typed rows: each has the columns of its queries, with the types that the schema of a fresh hall gives them."""
 
 import re
+import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import pytest
 
@@ -154,3 +155,21 @@ def test_a_row_knows_the_words_that_its_table_allows(database: str, held: Held) 
     assert {name: words for name, hint in hints.items() if (words := words_of(hint))} == {
         name: set(re.findall(r"'(\w+)'", checked[name])) for name in hints if name in checked
     }
+
+
+def is_held(row: Any) -> bool:
+    """Whether a row is held itself, or is a part of one that is."""
+    hints = get_type_hints(row)
+    return any(all(get_type_hints(held.row).get(name) == hint for name, hint in hints.items()) for held in ROWS)
+
+
+def test_every_typed_row_is_held_against_the_schema() -> None:
+    typed = {
+        value
+        for name, module in list(sys.modules.items())
+        if name.startswith("crewhall.")
+        for value in vars(module).values()
+        if is_typeddict(value) and value.__module__ == name
+    }
+    missing = sorted(f"{one.__module__}.{one.__name__}" for one in typed if not is_held(one))
+    assert not missing, f"{', '.join(missing)}: add a Held to ROWS in tests/contract/test_rows.py, with its queries"
