@@ -202,6 +202,16 @@ def test_what_is_kept_is_finished_by_whoever_settles_it(bench: Bench) -> None:
     assert (bench.files.there(), bench.rows(), bench.events()) == ("abc", [], ["a", "b", "left", "c"])
 
 
+def test_what_is_kept_and_forgotten_was_not_undone(bench: Bench) -> None:
+    operation = bench.begin()
+    bench.files.fails = {"do c"}
+    with pytest.raises(Unavailable):
+        bench.hub.journal.carry_out(operation, bench.files)
+    bench.clock.now += FORGET_MS
+    bench.settle()
+    assert (bench.rows(), bench.events()) == ([], ["a", "b"])
+
+
 def test_nothing_is_settled_before_its_lease_is_over_or_while_a_hub_wakes_up(bench: Bench) -> None:
     bench.begin()
     bench.clock.now += LEASE_MS - 1

@@ -97,10 +97,10 @@ def _tool(tool: Tool) -> str:
     route = f"`{tool.route[0]} {PREFIX}/{tool.route[1]}` · " if tool.route else ""
     ways = f"`{method} {PREFIX}/{noun}/{verb}` · {route}`crewhall {noun} {verb}`"
     head = f"### `{tool.name}`\n\n{tool.description}{who}{also}\n\n{ways}\n"
-    return "\n".join([head, _given(tool), _table("result", _fields(tool.output_schema, starred=False))])
+    return "\n".join([head, _argument_rows(tool), _table("result", _fields(tool.output_schema, starred=False))])
 
 
-def _given(declared: Declaration) -> str:
+def _argument_rows(declared: Declaration) -> str:
     given = _fields(declared.input_schema, starred=True)
     return _table("argument", given) if given else "It takes no arguments.\n"
 
@@ -128,7 +128,7 @@ as `/mcp__crewhall__<name>`. Clients can complete the arguments: agents by id or
 
 
 def _prompt(prompt: Prompt) -> str:
-    return f"### `{prompt.name}`\n\n{prompt.description}\n\n{_given(prompt)}"
+    return f"### `{prompt.name}`\n\n{prompt.description}\n\n{_argument_rows(prompt)}"
 
 
 def _table(title: str, rows: list[tuple[str, str, str]]) -> str:

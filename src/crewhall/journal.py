@@ -131,13 +131,13 @@ class Operation(Generic[WorldT]):
         """Let go of it without being sure: it is settled later, and later each time."""
         with self.write() as (tx, own):
             pause = min(max(FIRST_LOOK_MS, self.age_ms), LAST_LOOK_MS)
-            if tx.run("operation_leave", **own, lease_until=own["now"] + pause):
+            if tx.run("operation_beat", **own, lease_until=own["now"] + pause):
                 self.kind.on_left(tx, self)
 
     def drop(self) -> None:
         """Forget it: nothing of it is there, and nothing will be."""
         with self.write() as (tx, own):
-            if tx.run("operation_drop", id=own["id"], holder=own["holder"]):
+            if tx.run("operation_drop", id=own["id"], holder=own["holder"]) and not self.is_kept:
                 self.kind.on_undone(tx, self)
 
     def _loss(self) -> Lost:

@@ -6,17 +6,13 @@ ON CONFLICT (kind, subject) DO NOTHING
 RETURNING *;
 
 -- name: operation_beat
--- Prolong one's lease.
+-- Prolong one's lease, or let go of it until a time.
 UPDATE operation SET lease_until = :lease_until, updated_at = :now WHERE id = :id AND holder = :holder;
 
 -- name: operation_step
 -- A step is done.
 UPDATE operation SET step = :step, data = :data, lease_until = :lease_until, updated_at = :now
  WHERE id = :id AND holder = :holder;
-
--- name: operation_leave
--- Let go of it until a time.
-UPDATE operation SET lease_until = :lease_until, updated_at = :now WHERE id = :id AND holder = :holder;
 
 -- name: operation_end
 -- It is finished.

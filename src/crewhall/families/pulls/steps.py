@@ -20,7 +20,7 @@ from crewhall.journal import LAST_LOOK_MS, Happened, Operation, Step
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.model import BranchChange, FileChange, HostRepository, Pull
 from crewhall.outside.hosting.wire import Access, Patience
-from crewhall.stop import Stop
+from crewhall.stop import Part, Stop
 from crewhall.store.transaction import Row
 
 SECONDS = 10.0  # for all that is left on all hosts, in one run of the chore
@@ -128,7 +128,7 @@ def _facts(pull: Pull) -> Row:
 
 def _reach(tick: Tick) -> Iterator[tuple[str, AbstractContextManager[HostWorld]]]:
     """Every host for which this hub has a token of its own; others are settled when a client brings one."""
-    stop = Stop(SECONDS)
+    stop = Part(tick.stop, SECONDS)
     for access in accesses(tick.settings, {}).values():
         yield access.web, _world(tick, access, stop)
 
