@@ -18,7 +18,7 @@ import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from importlib import import_module
 from typing import Any, Generic, Literal, TypeVar, get_type_hints
 
@@ -227,10 +227,7 @@ class Family:
 
     def load(self) -> None:
         """Import the family's modules that declare something, known by their names: `tools.py`, `chores_message.py`."""
-        top = import_module(self.package)
-        for module in pkgutil.walk_packages(top.__path__, f"{self.package}."):
-            if is_declaring(module.name):
-                import_module(module.name)
+        _load_declarations(self.package)
 
     @cached_property
     def queries(self) -> str:
@@ -335,6 +332,14 @@ class Registry:
         """A registry with the tools of one profile only."""
         chosen = ((family, [tool for tool in family.tools if profile in tool.profiles]) for family in self.families)
         return Registry(Family(one.name, one.about, one.package, tools=tools) for one, tools in chosen if tools)
+
+
+@cache
+def _load_declarations(package: str) -> None:
+    """Import them once per process: to walk the packages again takes longer than to open a hub."""
+    for module in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
+        if is_declaring(module.name):
+            import_module(module.name)
 
 
 def is_declaring(module: str) -> bool:

