@@ -1,5 +1,5 @@
 """
-Run the tests in three processes, with their files in memory, and no skips where we may install what they need.
+Run the tests in four processes, with their files in memory, and no skips where we may install what they need.
 
     python -m tools.test [WORDS]      all of them, or pytest with these words
     python -m tools.test --quick      without PostgreSQL, npm, a browser and other programs: `make check`
@@ -17,7 +17,7 @@ from pathlib import Path
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps files in memory
 ROOM = 4 << 30  # twice what a run takes
-WORKERS = ["-n", "3", "--dist", "worksteal"]  # on two cores: while one waits, two compute
+WORKERS = ["-n", "4", "--dist", "worksteal"]  # on two cores: three left a third of them idle
 # At full size, a test takes its time.
 SOAK = [*WORKERS, "--hypothesis-profile=soak", "--timeout=1000", "-o", "faulthandler_timeout=1200"]
 ROUNDS = 5
