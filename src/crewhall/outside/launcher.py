@@ -25,8 +25,8 @@ GRACE = 2.0  # seconds from the request to a setup to end, until it is killed
 RECORDS = ("started.json", "ended.json", "setup.json")
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 SURVIVED = (*PASSED_ON, signal.SIGINT, signal.SIGQUIT)
-# Python ignores the last two, and a program would inherit that.
-RESTORED = (*SURVIVED, signal.SIGPIPE, signal.SIGXFSZ)
+# Python ignores the first two of these, and tmux 3.3 the others; a program would inherit that.
+RESTORED = (*SURVIVED, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTIN, signal.SIGTTOU, signal.SIGTSTP)
 LATE = 124  # the exit code of a setup that took too long, as `timeout` has it
 NOT_FOUND = 127
 NOT_RELEASED = 3

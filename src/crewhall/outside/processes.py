@@ -135,7 +135,7 @@ def _signal(one: ProcessId, number: signal.Signals) -> bool:
 
 
 def _hold(pid: int, stack: contextlib.ExitStack) -> int | None:
-    """A descriptor of the process, which never means a later one with the same pid; None where there is no such thing."""
+    """A descriptor that never means a later process with the same pid; None where there is no such thing."""
     try:
         held = os.pidfd_open(pid)
     except ProcessLookupError:
