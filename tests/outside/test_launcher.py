@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from crewhall.outside.launch_spec import LAUNCHER, LaunchSpec, launcher_words, write_spec
-from crewhall.outside.processes import identify, marked, tree
+from crewhall.outside.processes import identify, marked_processes, tree
 from crewhall.outside.tmux import Tmux
 from tests.conftest import eventually
 
@@ -76,7 +76,7 @@ class Terminal:
 def terminal(tmux: Tmux, tmp_path: Path) -> Iterator[Terminal]:
     one = Terminal(tmux, tmp_path)
     yield one
-    for left in marked(one.mark, "1"):
+    for left in marked_processes(one.mark, "1"):
         os.kill(left.process.pid, signal.SIGKILL)
 
 
@@ -164,7 +164,7 @@ def test_a_setup_that_takes_too_long_is_ended_with_its_group(terminal: Terminal,
     terminal.start("touch", "ran", setup=["sh", "-c", f"{trap}sleep 3600 & sleep 3600"], setup_seconds=0.3)
     assert terminal.ended() == {"how": "setup failed", "code": 124}
     assert "longer than 0.3 s" in terminal.screen() and not (terminal.place / "ran").exists()
-    eventually(lambda: marked(terminal.mark, "1") == [])
+    eventually(lambda: marked_processes(terminal.mark, "1") == [])
 
 
 def test_a_signal_during_the_setup_reaches_it_and_nothing_starts(terminal: Terminal) -> None:
@@ -221,10 +221,10 @@ def test_the_launcher_survives_what_a_person_types(terminal: Terminal, number: s
 def test_a_killed_session_leaves_a_record_and_no_process(terminal: Terminal) -> None:
     terminal.start("sh", "-c", "sleep 3600 & sleep 3600")
     terminal.record("started")
-    eventually(lambda: len(marked(terminal.mark, "1")) == 3)
+    eventually(lambda: len(marked_processes(terminal.mark, "1")) == 3)
     assert terminal.tmux.kill("ada")
     assert terminal.ended() == {"how": "signal", "code": None, "signal": 1}
-    eventually(lambda: marked(terminal.mark, "1") == [])
+    eventually(lambda: marked_processes(terminal.mark, "1") == [])
 
 
 def test_a_secret_of_the_environment_is_in_no_command_line(terminal: Terminal) -> None:

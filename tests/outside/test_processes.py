@@ -13,7 +13,17 @@ import pytest
 
 from crewhall.errors import Cancelled
 from crewhall.outside import processes
-from crewhall.outside.processes import Marked, ProcessId, ancestors, boot_id, end_tree, identify, is_alive, marked, tree
+from crewhall.outside.processes import (
+    Marked,
+    ProcessId,
+    ancestors,
+    boot_id,
+    end_tree,
+    identify,
+    is_alive,
+    marked_processes,
+    tree,
+)
 from crewhall.stop import Stop
 from tests.conftest import eventually
 
@@ -38,7 +48,7 @@ def run_script(tmp_path: Path, script: str) -> Iterator[Started]:
     with subprocess.Popen(["sh", "-c", script], cwd=tmp_path, env={**os.environ, mark: "1"}) as child:
         eventually(lambda: (tmp_path / "grandchild").exists() and (tmp_path / "grandchild").read_text().strip())
         yield child
-        for one in marked(mark, "1"):
+        for one in marked_processes(mark, "1"):
             os.kill(one.process.pid, signal.SIGKILL)
 
 
@@ -133,20 +143,20 @@ def test_marked_processes_are_found_wherever_they_went() -> None:
     environment = {**os.environ, name: "one"}
     command = ["setsid", "sh", "-c", "exec sleep 3600 || :", long]
     with subprocess.Popen(command, env=environment) as child:
-        found = eventually(lambda: marked(name, "one"))
+        found = eventually(lambda: marked_processes(name, "one"))
         assert [one.process for one in found] == [known(child.pid)]
-        eventually(lambda: marked(name, "one") == [Marked(known(child.pid), "sleep 3600")])
-        assert marked(name, "on") == marked(name, "one2") == marked(name[1:], "one") == []
+        eventually(lambda: marked_processes(name, "one") == [Marked(known(child.pid), "sleep 3600")])
+        assert marked_processes(name, "on") == marked_processes(name, "one2") == marked_processes(name[1:], "one") == []
         child.kill()
         child.wait()
-        assert marked(name, "one") == []
+        assert marked_processes(name, "one") == []
 
 
 @linux_only
 def test_a_long_command_line_is_cut() -> None:
     name = f"TEST_{secrets.token_hex(6)}"
     with subprocess.Popen(["sh", "-c", "read line; :", "x" * 400], env={name: "1"}, stdin=subprocess.PIPE) as child:
-        words = eventually(lambda: [one.words for one in marked(name, "1") if one.words.startswith("sh")])[0]
+        words = eventually(lambda: [one.words for one in marked_processes(name, "1") if one.words.startswith("sh")])[0]
         assert words == ("sh -c read line; : " + "x" * 400)[:200]
         child.kill()
 
@@ -157,7 +167,7 @@ def test_another_users_process_is_not_ours() -> None:
     name = f"TEST_{secrets.token_hex(6)}"
     with subprocess.Popen(["sleep", "3600"], env={**os.environ, name: "1"}, user=65534) as child:
         eventually(lambda: Path(f"/proc/{child.pid}/cmdline").read_bytes().startswith(b"sleep"))
-        assert marked(name, "1") == []
+        assert marked_processes(name, "1") == []
         child.kill()
 
 

@@ -3,7 +3,7 @@ Processes known by pid and start time, so that a reused pid is never taken for t
 
     identify(pid) -> ProcessId | None       is_alive(one)       ancestors(pid) -> [pid, parent, …, 1]
     tree(root) -> [root, child, …]          end_tree(root) -> how many ended
-    marked("CREWHALL_RUN", "r_1") -> [Marked(process, command line)]
+    marked_processes("CREWHALL_RUN", "r_1") -> [Marked(process, command line)]
     boot_id() -> str                        another one after each boot of the machine
 
 A process that has ended and was not reaped (a zombie) counts as gone. Linux shows all of this in /proc; elsewhere `ps`
@@ -153,7 +153,7 @@ def _pause(stop: Stop | None) -> None:
         time.sleep(TICK)
 
 
-def marked(name: str, value: str) -> list[Marked]:
+def marked_processes(name: str, value: str) -> list[Marked]:
     """The processes of our user that were started with NAME=VALUE; on Linux only, elsewhere none.
 
     One that is just becoming another program may be missed: look twice.
