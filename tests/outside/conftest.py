@@ -1,8 +1,13 @@
+import secrets
+import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from crewhall.outside.git import GitRepository
+from crewhall.outside.tmux import Tmux
 from tests.outside.repos import make_repository
 
 
@@ -17,3 +22,13 @@ def no_own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def repo(tmp_path: Path, no_own_settings: None) -> GitRepository:
     return make_repository(tmp_path / "shop")
+
+
+@pytest.fixture
+def tmux(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tmux]:
+    """A server of the test's own, in a short directory: a socket's path has about 100 characters at most."""
+    with tempfile.TemporaryDirectory(prefix="tmux-") as place:
+        monkeypatch.setenv("TMUX_TMPDIR", place)
+        server = Tmux(f"test-{secrets.token_hex(4)}")
+        yield server
+        subprocess.run(["tmux", "-L", server.name, "kill-server"], capture_output=True, timeout=20, check=False)

@@ -52,10 +52,10 @@ class Leftovers:
         """Those that are there now, and whether there can be no other."""
         found: set[int] = set()
         is_sure = True
-        for pid in _processes():
+        for pid in process_ids():
             if pid in self._others:
                 continue
-            environment = _read(pid, "environ")
+            environment = read_process(pid, "environ")
             if self._wanted in environment:
                 found.add(pid)
             elif environment or self._is_none(pid):
@@ -67,19 +67,21 @@ class Leftovers:
     def _is_none(self, pid: int) -> bool:
         """Whether a process without environment is certainly no stray; it may be one that ended under our eyes."""
         self._empty[pid] += 1
-        words = _read(pid, "stat").rpartition(b")")[2].split()
+        words = read_process(pid, "stat").rpartition(b")")[2].split()
         if not words:
             return False
         has_ended = words[0] in (b"Z", b"X") and self._empty[pid] > 1
         return has_ended or bool(int(words[6]) & KERNEL_THREAD) or self._empty[pid] > BARE
 
 
-def _processes() -> Iterator[int]:
+def process_ids() -> Iterator[int]:
+    """The pid of each process that /proc shows; none where there is no /proc."""
     with contextlib.suppress(FileNotFoundError):
         yield from (int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
-def _read(pid: int, name: str) -> bytes:
+def read_process(pid: int, name: str) -> bytes:
+    """A file of a process in /proc; empty when the process has ended, and a few words when it may not be read."""
     try:
         with open(f"/proc/{pid}/{name}", "rb", 0) as file:
             return file.read()

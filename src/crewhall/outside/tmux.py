@@ -1,0 +1,199 @@
+"""
+Terminals that outlive a hub: sessions on a tmux server of the hall's own, with one program in each.
+
+    tmux = Tmux("crewhall-1a2b")
+    tmux.start("ada", ["claude", "--", "Hello"], "/repo") -> pid
+    tmux.panes() -> {"ada": Pane("ada", pid, False, "title")}
+    tmux.capture("ada", 200) -> text        tmux.paste("ada", "Go on.")
+    tmux.stream("ada", "/run/ada.log")      tmux.stop_stream("ada")         tmux.kill("ada") -> True
+
+The server is known by its name (`tmux -L NAME`) and reads tmux.conf beside this file, so a person's own server and
+settings play no part. A dead pane stays, with its last screen, until it is killed. Names of sessions are the caller's
+duty: letters, digits, `_` and `-` only, because tmux changes `.` and `:` and reads other characters as patterns.
+
+A person who attaches may split a window. Text is then pasted into the pane that is active.
+"""
+
+import os
+import re
+import secrets
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from crewhall.config import child_environment
+from crewhall.errors import Conflict, Failure, InvalidState, NotFound
+from crewhall.outside.run import Ended, run
+
+CONFIG = str(Path(__file__).with_name("tmux.conf"))
+COLUMNS, ROWS = 110, 36
+MOST_BYTES = 16 * 1024 * 1024  # a full history of wide characters
+BEFORE_ENTER = 0.15  # seconds; Gemini CLI loses an Enter that comes sooner than 0.06 s after a paste
+TRIES = 10  # of a start, while another session's end takes the server with it
+PAUSE = 0.05  # seconds between two of them
+NO_SERVER = re.compile("no server running|error connecting|lost server|server exited")
+NO_SESSION = re.compile("can't find (session|window|pane)|no current (session|target)|session not found")
+# With an escape in it, a text could end its own paste and press keys.
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+LISTED = "#{pane_pid} #{pane_dead} #{pane_id} #{session_name}:#{pane_title}"
+
+
+@dataclass(frozen=True)
+class Pane:
+    """The first pane of a session. The pid of a dead one may have been reused; `title` is what its program set."""
+
+    session: str
+    pid: int
+    is_dead: bool
+    title: str
+
+
+@dataclass(frozen=True)
+class Tmux:
+    """A tmux server by name; each call to it takes `seconds` at most.
+
+    Every method raises Unavailable when tmux is not installed, TimedOut when the server does not answer, and
+    InvalidState with tmux's own words for anything else that it refuses.
+    """
+
+    name: str
+    seconds: float = 10.0
+
+    def start(self, session: str, words: Sequence[str], cwd: str) -> int:
+        """Start a program in a new session and return its pid; its server starts with the first one.
+
+        Raises Conflict when there is a session of that name. tmux refuses more than about 16 kB of words.
+        """
+        size = ("-x", str(COLUMNS), "-y", str(ROWS))
+        shown = ("-d", "-P", "-F", "#{pane_pid}")
+        call = ("new-session", *shown, "-s", session, *size, "-c", _literal(cwd), "--", *_program(words))
+        ended = self._start_or_retry(call)
+        if b"duplicate session" in ended.err:
+            raise Conflict(f"tmux has a session {session} already", hint="Kill it, or use another name.")
+        return int(_check(ended, session).split()[0])
+
+    def _start_or_retry(self, call: Sequence[str]) -> Ended:
+        """Killing the last session ends the server, and a start in that moment fails."""
+        for _ in range(TRIES - 1):
+            ended = self._run(*call)
+            if ended.code == 0 or not NO_SERVER.search(_message(ended)):
+                return ended
+            time.sleep(PAUSE)
+        return self._run(*call)
+
+    def panes(self) -> dict[str, Pane]:
+        """The first pane of each session, by the session's name; empty when no server runs."""
+        ended = self._run("list-panes", "-a", "-F", LISTED)
+        if ended.code and NO_SERVER.search(_message(ended)):
+            return {}
+        found: dict[str, tuple[int, Pane]] = {}
+        for line in _check(ended, "").splitlines():
+            number, pane = _read_pane(line)
+            found[pane.session] = min((number, pane), found.get(pane.session, (number, pane)), key=lambda one: one[0])
+        return {session: pane for session, (_, pane) in found.items()}
+
+    def kill(self, session: str) -> bool:
+        """End a session; its program gets SIGHUP and may outlive it. False when there is no such session."""
+        ended = self._run("kill-session", "-t", _target(session))
+        if _is_missing(ended):
+            return False
+        _check(ended, session)
+        return True
+
+    def capture(self, session: str, lines: int) -> str:
+        """The last lines of the screen and its history, without blank ones at the end; also of a dead pane.
+
+        Raises NotFound when there is no such session.
+        """
+        ended = self._run("capture-pane", "-p", "-S", f"-{lines}", "-t", _target(session))
+        shown = [line.rstrip() for line in _check(ended, session).rstrip().split("\n")]
+        return "\n".join(shown[-lines:])
+
+    def paste(self, session: str, text: str) -> None:
+        """Type a text as one paste, then press Enter. Control characters but newline and tab are left out.
+
+        A person's copy mode is ended first, since it would take the Enter. Raises NotFound if there is no such session.
+        """
+        buffer, target = f"crewhall-{secrets.token_hex(8)}", _target(session)
+        data = CONTROL.sub("", text).encode("utf-8", "replace")
+        if data:
+            _check(self._run("load-buffer", "-b", buffer, "-", stdin=data), session)
+            self._paste_buffer(buffer, session)
+            time.sleep(BEFORE_ENTER)
+        _check(self._run("copy-mode", "-q", "-t", target, ";", "send-keys", "-t", target, "Enter"), session)
+
+    def _paste_buffer(self, buffer: str, session: str) -> None:
+        try:
+            _check(self._run("paste-buffer", "-p", "-r", "-d", "-b", buffer, "-t", _target(session)), session)
+        except Failure:
+            self._run("delete-buffer", "-b", buffer)
+            raise
+
+    def stream(self, session: str, path: str) -> None:
+        """Append all that the program writes from now on to a file of mode 0600, escape sequences included.
+
+        A stream to another file ends. Raises NotFound when there is no such session.
+        """
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+        command = f"exec cat >> {shlex.quote(os.path.abspath(path))}"
+        literal = _literal(command).replace("%", "%%")  # tmux puts the date in as well
+        _check(self._run("pipe-pane", "-O", "-t", _target(session), literal), session)
+
+    def stop_stream(self, session: str) -> None:
+        """Stop what `stream` started; nothing happens when there is none. Raises NotFound for the session."""
+        _check(self._run("pipe-pane", "-t", _target(session)), session)
+
+    def attach_words(self, session: str) -> tuple[str, ...]:
+        """The command with which a person attaches to a session."""
+        return ("tmux", "-L", self.name, "attach-session", "-t", f"={session}")
+
+    def _run(self, *words: str, stdin: bytes = b"") -> Ended:
+        own = {key: value for key, value in os.environ.items() if key not in ("TMUX", "TMUX_PANE")}
+        call = ["tmux", "-u", "-L", self.name, "-f", CONFIG, *words]
+        env = child_environment(own)
+        return run(call, cwd="/", env=env, stdin=stdin, seconds=self.seconds, most_bytes=MOST_BYTES, called="tmux")
+
+
+def _program(words: Sequence[str]) -> tuple[str, ...]:
+    """The words of a program for tmux, which gives a single one to a shell and starts a command after a final `;`."""
+    if len(words) == 1:
+        return (f"exec {shlex.quote(words[0])}",)
+    return tuple(f"{word[:-1]}\\;" if word.endswith(";") else word for word in words)
+
+
+def _literal(text: str) -> str:
+    """A text in which tmux finds no format: `##` is a `#`, except before a `[`, where each stays."""
+    escaped = re.sub(r"#+(?!#*\[)", lambda run: run[0] * 2, text)
+    return f"{escaped[:-1]}\\;" if escaped.endswith(";") else escaped
+
+
+def _target(session: str) -> str:
+    """Exactly this session; without the `=` tmux also takes one whose name begins like this."""
+    return f"={session}:"
+
+
+def _message(ended: Ended) -> str:
+    return ended.err.decode("utf-8", "replace").strip()
+
+
+def _is_missing(ended: Ended) -> bool:
+    return ended.code != 0 and bool(NO_SERVER.search(_message(ended)) or NO_SESSION.search(_message(ended)))
+
+
+def _check(ended: Ended, session: str) -> str:
+    """What tmux printed. Raises NotFound when it knows no such session, InvalidState for other refusals."""
+    if _is_missing(ended):
+        raise NotFound(f"tmux has no session {session}", hint="It has ended, or was never started. Start it.")
+    if ended.code != 0:
+        message = _message(ended)[:400] or f"it ended with {ended.code}"
+        raise InvalidState(f"tmux: {message}", hint="Check what tmux says, then try again.")
+    return ended.out.decode("utf-8", "replace")
+
+
+def _read_pane(line: str) -> tuple[int, Pane]:
+    """A line of `LISTED`: the number of the pane, which is lower for an older one, and the pane."""
+    pid, dead, number, rest = line.split(" ", 3)
+    session, _, title = rest.partition(":")
+    return int(number.removeprefix("%")), Pane(session, int(pid), dead == "1", title)
