@@ -66,6 +66,23 @@ def test_the_open_pull_of_a_branch_is_found_among_others(pretend: HostSite, host
     assert len(pretend.fake.exchanges) == (1 if pretend.name == "github" else 3), "Gitea cannot be asked by branch"
 
 
+def test_the_newest_pull_of_a_branch_is_found_in_any_state_and_into_any_base(pretend: HostSite, host: Host) -> None:
+    repo = pretend.repo
+    repo.add_commit("dev", {"dev.md": b""})
+    repo.add_pull(title="Other", head=f"{BRANCH}-2")
+    assert host.newest_pull(HERE, BRANCH) is None
+    for more in ({"state": "closed"}, {"base": "dev"}, {"state": "closed", "merged": True}, {}):
+        made = repo.add_pull(title="Ours", head=BRANCH, **more)
+        found = host.newest_pull(HERE, BRANCH)
+        assert found is not None and (found.number, found.base) == (made.number, made.base)
+    for number in range(60):
+        repo.add_pull(title="Newer", head=f"newer/{number}")
+    pretend.fake.exchanges.clear()
+    found = host.newest_pull(HERE, BRANCH)
+    assert found is not None and (found.number, found.state) == (made.number, "open")
+    assert len(pretend.fake.exchanges) == (1 if pretend.name == "github" else 2), "Gitea cannot be asked by branch"
+
+
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 40])
 def test_the_open_pulls_of_some_branches_take_few_requests(pretend: HostSite, host: Host, count: int) -> None:
     names = [f"{BRANCH}-{number}" for number in range(count)]
@@ -87,6 +104,8 @@ def test_a_fork_with_the_same_branch_is_not_ours(pretend: HostSite, host: Host, 
     shown[0]["head"]["label"] = f"eve:{BRANCH}"
     pretend.fake.fail(Fault(path="/pulls$", status=200, headers=faults.JSON, body=json.dumps(shown)))
     assert host.open_pull(HERE, BRANCH, "main") is None
+    pretend.fake.fail(Fault(path="/pulls$", status=200, headers=faults.JSON, body=json.dumps(shown)))
+    assert host.newest_pull(HERE, BRANCH) is None
 
 
 def test_labels_are_made_when_they_are_new(pretend: HostSite, host: Host) -> None:

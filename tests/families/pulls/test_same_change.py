@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -135,6 +135,58 @@ def test_two_halls_at_once_open_one_pull(site: Site, other_hall: Site) -> None:
     assert [one.code for one in found if isinstance(one, Failure)] == ["CONFLICT"]
     assert (len(site.repo.pulls), site.branches()) == (1, [BRANCH])
     assert len(site.rows() + other_hall.rows()) == 1
+
+
+def test_a_branch_for_which_another_hall_has_no_pull_yet_is_being_opened(site: Site, other_hall: Site) -> None:
+    refused: list[Failure] = []
+
+    def meanwhile(done: float, total: float | None, text: str | None) -> None:
+        if done == 2:
+            assert (site.branches(), len(site.repo.pulls)) == ([BRANCH], 0)
+            refused.append(other_hall.refusal(files=[OTHER]))
+
+    assert site.create(progress=meanwhile)["number"] == 1
+    assert [(one.code, one.fields) for one in refused] == [("CONFLICT", {"branch": BRANCH})]
+    assert f"another hall is opening a pull for the same change: it has made the branch '{BRANCH}'" in str(refused[0])
+    assert "Try again in a minute" in refused[0].hint and "delete that branch" in refused[0].hint
+    assert (len(site.repo.pulls), site.branches(), other_hall.rows()) == (1, [BRANCH], [])
+    assert other_hall.refusal(files=[OTHER]).fields["number"] == 1
+
+
+def test_a_pull_that_another_hall_opens_while_one_looks_at_its_branch_is_seen(site: Site, other_hall: Site) -> None:
+    with ExitStack() as stack:
+        came: list[dict[str, Any] | Failure] = []
+
+        def meanwhile(done: float, total: float | None, text: str | None) -> None:
+            nonlocal came
+            if done == 2:
+                held = held_call(other_hall, "GET", f"/branches/{BRANCH}$", 0.5, files=[OTHER])
+                came = stack.enter_context(held)
+
+        assert site.create(progress=meanwhile)["number"] == 1
+    assert isinstance(came[0], Failure) and came[0].code == "CONFLICT"
+    assert (len(site.repo.pulls), site.branches(), other_hall.rows()) == (1, [BRANCH], [])
+
+
+def test_what_a_dead_hall_left_is_in_the_way_until_it_is_deleted(site: Site) -> None:
+    site.repo.add_commit(f"{BRANCH}-2", {"a.md": b"1"}, "A person's own")
+    site.repo.add_commit(BRANCH, {"b.md": b"1"}, "Add jellyfin health\n\nCrewhall-Pull: pl_dead")
+    assert site.refusal().fields == {"branch": BRANCH}
+    assert site.create(title="Add Jellyfin: health?")["branch"] == f"{BRANCH}-3", "another title"
+    site.repo.drop_branch(BRANCH)
+    assert site.create(files=[OTHER])["branch"] == BRANCH
+
+
+def test_an_ended_pull_of_another_hall_is_not_in_the_way(site: Site, other_hall: Site) -> None:
+    site.repo.add_commit("next", {"README.md": b"2"})
+    for n, (merged, base) in enumerate(((False, "main"), (True, "main"), (False, "next")), 1):
+        made = other_hall.create(base_branch=base)
+        pull = site.repo.pulls[made["number"]]
+        assert made["branch"] == (BRANCH if n == 1 else f"{BRANCH}-{n}")
+        if base == "main":
+            site.repo.set_state(pull, "closed")
+            pull.merged = merged
+    assert site.create()["branch"] == f"{BRANCH}-4"
 
 
 @contextmanager

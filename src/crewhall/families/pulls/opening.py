@@ -12,8 +12,15 @@ from dataclasses import dataclass
 from crewhall.app import Call
 from crewhall.errors import Failure
 from crewhall.families.pulls.providers import host as host_of
-from crewhall.families.pulls.pull_rows import begin, beside, busy, get_pull, place_on, second
-from crewhall.families.pulls.rules_change import branch_name, branches_by_number, digest, is_same_title, stem
+from crewhall.families.pulls.pull_rows import begin, beside, busy, elsewhere, get_pull, is_known, place_on, second
+from crewhall.families.pulls.rules_change import (
+    branch_name,
+    branches_by_number,
+    digest,
+    is_same_title,
+    marked_for,
+    stem,
+)
 from crewhall.families.pulls.rules_rival import Rival, rivals
 from crewhall.families.pulls.steps import OPENING, HostWorld, Opening, Wanted
 from crewhall.outside.hosting.host import Host
@@ -24,6 +31,7 @@ from crewhall.store.transaction import Row
 
 UNDO_SECONDS = 30.0
 MOST_RIVALS = 10  # pulls with the same files that the host is asked about
+MOST_HEADS = 10  # branches without an open pull that the host is asked about
 
 
 @dataclass(frozen=True)
@@ -83,10 +91,12 @@ def _begin(call: Call, host: Host, repo: HostRepository, wanted: Wanted, base: s
     call.hub.journal.settle_left(OPENING, place_on(host.access.web, repo), HostWorld(host, wanted.labels))
     taken = _branches_taken(host, repo, wanted)
     others = beside(call, place)  # before the host is asked: who is done by then has a pull there
-    _refuse_title(host.open_pulls(repo, list(taken.values()), base), wanted.title)
+    pulls = host.open_pulls(repo, list(taken.values()), base)
+    _refuse_title(pulls, wanted.title)
     paths = {file.path: file.action for file in wanted.files}
     summed = digest(base, [(file.path, file.action, file.content) for file in wanted.files])
     ended, warnings = _refuse_rivals(host, repo, rivals(wanted.title, summed, paths, others), call.later())
+    _refuse_elsewhere(call, host, repo, wanted.title, base, _without_pull(taken, pulls))
     free = next(n for n in itertools.count(1) if n not in taken)
     row = {"branch": _name_branch(wanted, free), "title": wanted.title, "change_type": wanted.change_type}
     kept = {"provider": host.access.kind, "digest": summed, "paths": json.dumps(paths)}
@@ -107,6 +117,32 @@ def _refuse_title(pulls: list[Pull], title: str) -> None:
     for pull in pulls:
         if is_same_title(pull.title, title):
             raise second(pull.number, pull.url, pull.branch, "with the same title")
+
+
+def _without_pull(taken: dict[int, str], pulls: list[Pull]) -> list[str]:
+    """The taken branches without an open pull, the highest number first.
+
+    A hall takes the lowest free number. That is the highest of all, unless somebody has deleted a branch before it.
+    """
+    opened = {pull.branch for pull in pulls}
+    return [taken[n] for n in sorted(taken, reverse=True) if taken[n] not in opened]
+
+
+def _refuse_elsewhere(call: Call, host: Host, repo: HostRepository, title: str, base: str, branches: list[str]) -> None:
+    """Raise Conflict for a branch that another hall has made for the same title, and which has no pull yet.
+
+    A person's branch has no mark, and one of this hall's own is known by its row: of these only the head is read.
+    """
+    for branch in branches[:MOST_HEADS]:
+        head = host.head(repo, branch)
+        id = None if head is None else marked_for(head.message, title)
+        if id is None or is_known(call, id):
+            continue
+        pull = host.newest_pull(repo, branch)
+        if pull is None:
+            raise elsewhere(branch)
+        if pull.state == "open" and pull.base == base:  # opened since the open ones were read
+            _refuse_title([pull], title)
 
 
 def _refuse_rivals(host: Host, repo: HostRepository, found: list[Rival], now: int) -> tuple[set[str], list[str]]:

@@ -80,6 +80,12 @@ def beside(call: Call, place: Row) -> list[Row]:
         return tx.all("pulls_beside", **place)
 
 
+def is_known(call: Call, id: str) -> bool:
+    """Whether this hall has a pull of this id, in whichever state."""
+    with call.look() as tx:
+        return tx.one("pull_get", id=id) is not None
+
+
 def find_pull(operation: Operation[Any]) -> StoredPull | None:
     """The row of the pull that an operation opens; None when a hub without a journal has settled it."""
     return cast(StoredPull | None, operation.journal.store.one("pull_get", id=operation.subject))
@@ -124,6 +130,15 @@ def second(number: int, url: str, branch: str, why: str) -> Conflict:
         hint="Look at it with get_pr_status. Another change takes another title and other files.",
         number=number,
         url=url,
+        branch=branch,
+    )
+
+
+def elsewhere(branch: str) -> Conflict:
+    """The refusal of a change for which another hall has made the branch, and not yet the pull."""
+    return Conflict(
+        f"another hall is opening a pull for the same change: it has made the branch '{branch}'",
+        hint="Try again in a minute. If no hall is opening it, because its hub died, delete that branch.",
         branch=branch,
     )
 

@@ -15,6 +15,7 @@ from crewhall.errors import Forbidden, InvalidInput
 SLUG = 50  # characters of a title in its branch
 PREFIX_BYTES = 150  # so that a whole branch stays below what hosts take
 TIER_2_FILES = 3
+MARK = "Crewhall-Pull: "
 NO_BRANCH = re.compile(
     r"[\x00-\x20\x7f~^:?*\[\\\ud800-\udfff]|\.\.|@\{|//|\A[-/]|/\Z|(?:\A|/)\.|\.lock(?:/|\Z)"
 )  # git-check-ref-format(1)
@@ -109,6 +110,18 @@ def _who_sets(setting: str | None) -> str:
 def tier_from(text: str | None) -> int:
     """The tier that a variable's text sets; 1, the lowest, for all but exactly 1, 2 or 3."""
     return {"2": 2, "3": 3}.get((text or "").strip(), 1)
+
+
+def mark_of(id: str) -> str:
+    """The line of a commit's message that says which pull its branch was made for."""
+    return f"{MARK}{id}"
+
+
+def marked_for(message: str, title: str) -> str | None:
+    """The id of the pull that a hall made this commit for; None without a mark, or when its title is another."""
+    first, _, rest = message.partition("\n")
+    marked = next((line for line in rest.splitlines() if line.startswith(MARK)), None)
+    return marked.removeprefix(MARK).strip() if marked is not None and is_same_title(first, title) else None
 
 
 def is_same_title(one: str, other: str) -> bool:

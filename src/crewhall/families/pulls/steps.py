@@ -16,6 +16,7 @@ from crewhall.errors import Failure
 from crewhall.families.pulls.family import pulls
 from crewhall.families.pulls.providers import accesses, host_at
 from crewhall.families.pulls.pull_rows import StoredPull, find_pull, get_pull, note_failed, note_left, note_opened
+from crewhall.families.pulls.rules_change import mark_of
 from crewhall.journal import LAST_LOOK_MS, Happened, Operation, Step
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.model import BranchChange, FileChange, HostRepository, Pull
@@ -58,13 +59,8 @@ class HostWorld:
 Opening = Operation[HostWorld]
 
 
-def mark_of(operation: Opening) -> str:
-    """The line of the commit's message that says which pull a branch was made for."""
-    return f"Crewhall-Pull: {operation.subject}"
-
-
 def _make_branch(world: HostWorld, operation: Opening) -> Row:
-    row, wanted, mark = get_pull(operation), world.wanted, mark_of(operation)
+    row, wanted, mark = get_pull(operation), world.wanted, mark_of(operation.subject)
     assert wanted is not None, "a branch that was not made is undone, never made by another"
     world.progress(1, 4, f"{world.host.access.title}: branch {row['branch']}")
     change = BranchChange(row["base_branch"], row["branch"], f"{wanted.title}\n\n{mark}", mark, wanted.files)
@@ -115,7 +111,7 @@ def _has_our_branch(host: Host, operation: Opening, row: StoredPull) -> bool:
     repo = _repository(row)
     host.repository(repo.owner, repo.name)  # a token that may not see it would find no branch there either
     head = host.head(repo, row["branch"])
-    return head is not None and mark_of(operation) in head.message
+    return head is not None and mark_of(operation.subject) in head.message
 
 
 def _repository(row: StoredPull) -> HostRepository:

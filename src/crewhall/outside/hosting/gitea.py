@@ -93,9 +93,9 @@ class Gitea(Host):
     def delete_branch(self, repo: HostRepository, branch: str) -> None:
         self.session.request("DELETE", f"{repo.path}/branches/{quote(branch)}", expect=(404,))
 
-    def narrowing(self, repo: HostRepository, branch: str, base: str) -> dict[str, str]:
+    def narrowing(self, repo: HostRepository, branch: str, base: str | None = None) -> dict[str, str]:
         # There is a call by base and head, and it may answer with a closed pull that had the same names.
-        return {"base_branch": base}
+        return {} if base is None else {"base_branch": base}
 
     def label(self, repo: HostRepository, number: int, labels: Sequence[str]) -> None:
         known = self._labels(repo)

@@ -166,8 +166,8 @@ class GitHub(Host):
                 hint="A rule of the repository keeps it.",
             )
 
-    def narrowing(self, repo: HostRepository, branch: str, base: str) -> dict[str, str]:
-        return {"head": f"{repo.owner}:{branch}", "base": base}
+    def narrowing(self, repo: HostRepository, branch: str, base: str | None = None) -> dict[str, str]:
+        return {"head": f"{repo.owner}:{branch}"} | ({} if base is None else {"base": base})
 
     def label(self, repo: HostRepository, number: int, labels: Sequence[str]) -> None:
         self.session.request("POST", f"{repo.path}/issues/{number}/labels", body={"labels": list(labels)}, again=True)

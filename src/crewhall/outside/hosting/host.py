@@ -107,9 +107,15 @@ class Host(ABC):
         listed = self.list_items(PullShape, f"{repo.path}/pulls", {"state": "open"})
         return [one.to_model() for one in listed if any(one.is_from(repo.full_name, name, base) for name in branches)]
 
+    def newest_pull(self, repo: HostRepository, branch: str) -> Pull | None:
+        """The newest pull from this branch of the repository, in any state and into any base."""
+        query = {"state": "all", **self.newest_first, **self.narrowing(repo, branch)}
+        listed = self.list_items(PullShape, f"{repo.path}/pulls", query)
+        return next((one.to_model() for one in listed if one.is_from(repo.full_name, branch)), None)
+
     @abstractmethod
-    def narrowing(self, repo: HostRepository, branch: str, base: str) -> dict[str, str]:
-        """What of this the host can filter a list of pulls by."""
+    def narrowing(self, repo: HostRepository, branch: str, base: str | None = None) -> dict[str, str]:
+        """What of this the host can filter a list of pulls by; without a base, pulls into any."""
 
     def create_pull(self, repo: HostRepository, branch: str, base: str, title: str, body: str) -> Pull:
         """Open a pull from a branch that nobody else uses; when the host fails to answer, the one that it made."""

@@ -71,10 +71,11 @@ class PullShape(BaseModel):
     body: str | None = None
     mergeable: bool | None = None
 
-    def is_from(self, repository: str, branch: str, base: str) -> bool:
-        """Whether it leads from this branch of the repository itself into the base; a fork may be gone."""
+    def is_from(self, repository: str, branch: str, base: str | None = None) -> bool:
+        """Whether it leads from this branch of the repository itself into the base, or any; a fork may be gone."""
         home = "" if self.head.repo is None else self.head.repo.full_name
-        return home.lower() == repository.lower() and (self.head.ref, self.base.ref) == (branch, base)
+        is_into = base in (None, self.base.ref)
+        return home.lower() == repository.lower() and self.head.ref == branch and is_into
 
     def to_model(self) -> Pull:
         return Pull(
