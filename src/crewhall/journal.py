@@ -172,6 +172,7 @@ class Kind(Generic[WorldT]):
     `reach` gives the places whose operations this hub can settle now, each with the world that steps act in there.
     From the record of the step `keeps` on, the operation is finished by whoever settles it, and never undone.
     Whoever settles it before `late_ms` are over looks again later: what was begun may still happen outside.
+    `is_orphan` says of an operation's holder that its process is known to be dead: then nobody waits for the lease.
     """
 
     name: str
@@ -183,6 +184,7 @@ class Kind(Generic[WorldT]):
     late_ms: int = 0
     on_left: Callable[[Tx, Operation[Any]], None] = _nothing
     on_undone: Callable[[Tx, Operation[Any]], None] = _nothing
+    is_orphan: Callable[[str], bool] | None = None
 
     def steps_begun(self, step: str | None) -> tuple[Step[WorldT], ...]:
         """The steps that may have happened: those up to the recorded one, and the one after it."""
@@ -258,6 +260,16 @@ class Journal:
         assert row is not None
         return int(row["total"])
 
+    def free_orphans(self, kind: Kind[Any], place: str) -> None:
+        """End the leases of operations whose holders are known to be dead."""
+        now = self.clock()
+        with self.store.read() as look:
+            held = look.all("operations_held", kind=kind.name, place=place, now=now)
+        for row in held:
+            if kind.is_orphan is not None and kind.is_orphan(row["holder"]):
+                with self.store.write(Work("hall", None, now)) as tx:
+                    tx.run("operation_beat", id=row["id"], holder=row["holder"], lease_until=now, now=now)
+
     def take(self, kind: Kind[WorldT], place: str, most: int = AT_ONCE) -> list[Operation[WorldT]]:
         """The oldest of them, for the taker alone while its lease lasts."""
         now = self.clock()
@@ -290,12 +302,15 @@ class Journal:
 def settle_all(kind: Kind[Any], tick: Any) -> None:
     """A chore: settle what was left of a kind, wherever this hub can.
 
-    After a start or a gap it waits for one lease: a call that slept with the machine goes on first.
+    After a start or a gap it waits for one lease: a call that slept with the machine goes on first. It does not wait
+    for holders that are known to be dead.
     """
-    if tick.now - tick.awake_since < LEASE_MS:
+    if tick.now - tick.awake_since < LEASE_MS and kind.is_orphan is None:
         return
     journal: Journal = tick.hub.journal
     for place, world in kind.reach(tick):
+        if kind.is_orphan is not None:
+            journal.free_orphans(kind, place)
         if journal.count_left(kind, place):
             with world as there:
                 journal.settle_left(kind, place, there)

@@ -28,6 +28,10 @@ SELECT count(*) AS total FROM operation
  WHERE kind = :kind AND lease_until <= :now
    AND (place = :place OR substr(place, 1, length(CAST(:place AS text)) + 1) = :place || '/');
 
+-- name: operations_held
+-- The operations of a kind at a place that somebody works on, or worked on when it died.
+SELECT id, holder FROM operation WHERE kind = :kind AND place = :place AND lease_until > :now;
+
 -- name: operations_take
 -- Take the oldest of them: nobody else settles them at the same time.
 UPDATE operation SET holder = :holder, lease_until = :lease_until, updated_at = :now
