@@ -114,9 +114,14 @@ class Chores:
         beat, lease = float(self._hub.settings["agent.heartbeat"]), float(self._hub.settings["agent.lease"])
         return min(TICK_SECONDS, beat / 3, lease / 3)
 
+    @property
+    def pause_seconds(self) -> float:
+        """How long a hub waits before it looks again: some chores run more often than at every tick."""
+        return min((self.tick_seconds, *(one.seconds for one in self._chores if one.seconds)))
+
     def tick(self) -> None:
         """Start the chores that are due, each in a thread of its own; one that still runs is not started again."""
-        for chore, tick in self._take_due():
+        for chore, tick in self._take_due(self.tick_seconds):
             thread = threading.Thread(target=self._run, args=(chore, tick), name=f"chore-{chore.name}", daemon=True)
             with self._lock:
                 if self._is_closed:
@@ -136,13 +141,14 @@ class Chores:
         now = self._hub.clock()
         self._run(replace(chore, everywhere=True), Tick(self._hub, now, self._awake_since, Stop(chore.limit_seconds)))
 
-    def _take_due(self) -> list[tuple[Chore, Tick]]:
+    def _take_due(self, tick_seconds: float = 0.0) -> list[tuple[Chore, Tick]]:
+        """The chores that are due; those of every tick are due again in `tick_seconds`."""
         now = self._hub.clock()
         if self._ticked_at is None or not 0 <= now - self._ticked_at <= self.tick_seconds * 1000 * GAP_TICKS:
             self._awake_since, self._due, self._held = now, {}, {}  # it was away, or its clock was set
         self._ticked_at = now
         due = [one for one in self._chores if now >= self._due.get(one.name, 0) and not self._is_running(one)]
-        self._due |= {one.name: now + int(one.seconds * 1000) for one in due}
+        self._due |= {one.name: now + int((one.seconds or tick_seconds) * 1000) for one in due}
         return [(one, Tick(self._hub, now, self._awake_since, Stop(one.limit_seconds))) for one in due]
 
     def _is_running(self, chore: Chore) -> bool:

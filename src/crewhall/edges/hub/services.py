@@ -89,4 +89,4 @@ class HubServices:
                 await self.dispatcher.thread(self.hub.chores.tick)
             except Exception:
                 log.exception("no chore could be started")
-            await asyncio.sleep(self.hub.chores.tick_seconds)
+            await asyncio.sleep(self.hub.chores.pause_seconds)
