@@ -13,6 +13,7 @@ Runtime = Literal["claude_code", "codex", "gemini", "opencode", "custom"]
 Role = Literal["coordinator", "worker"]
 AgentType = Literal["planning", "coding", "review"]
 AgentStatus = Literal["online", "offline", "busy"]
+Connection = Literal["disconnected"]
 LiveStatus = Literal["online", "busy"]
 Capabilities = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=100)]],
@@ -59,6 +60,7 @@ class AgentRow(AgentPresence):
     current_task_id: str | None
     metadata: str
     lease_expires_at: int | None
+    disconnected_since: int | None
     created_at: int
     updated_at: int
 
@@ -85,13 +87,16 @@ class Agent(Result):
     metadata: dict[str, Any] | None = Field(description="Null when it is too large for this answer; see left_out.")
     last_heartbeat_at: int | None
     lease_expires_at: int | None = Field(description="When it counts as gone unless it calls or beats before.")
+    connection: Connection | None = Field(description="disconnected once its last process ended; null when unknown.")
+    disconnected_since: int | None
     created_at: int
     updated_at: int
     left_out: Cut | None
 
     @classmethod
     def from_row(cls, row: AgentRow, total: int = WHOLE_BYTES) -> "Agent":
-        fields = {**row, "capabilities": from_json(row["capabilities"])}
+        connection = None if row["disconnected_since"] is None else "disconnected"
+        fields = {**row, "capabilities": from_json(row["capabilities"]), "connection": connection}
         return cls(**cut(fields, ("capabilities", "workspace_path"), ("metadata",), total=total))
 
 

@@ -1,7 +1,7 @@
 -- name: agent_get
 -- An agent.
 SELECT id, name, runtime, role, type, status, capabilities, workspace_path, current_task_id, metadata,
-       last_heartbeat_at, lease_until AS lease_expires_at, created_at, updated_at
+       last_heartbeat_at, lease_until AS lease_expires_at, disconnected_since, created_at, updated_at
   FROM agent WHERE id = :id;
 
 -- name: agent_lock
@@ -21,7 +21,7 @@ VALUES (:id, :name, :runtime, :role, :type, :status, :capabilities, :workspace_p
 UPDATE agent
    SET name = :name, runtime = :runtime,
        status = CASE WHEN EXISTS (SELECT 1 FROM task WHERE claimed_by = agent.id) THEN 'busy' ELSE 'online' END,
-       last_heartbeat_at = NULL, lease_until = :until,
+       last_heartbeat_at = NULL, lease_until = :until, disconnected_since = NULL,
        has_left = 0, bridge = COALESCE(CAST(:bridge AS text), bridge), updated_at = :now,
        capabilities = COALESCE(CAST(:capabilities AS text), capabilities),
        workspace_path = COALESCE(CAST(:workspace_path AS text), workspace_path),
@@ -32,7 +32,7 @@ RETURNING id, name, status, role;
 -- name: agent_beat
 -- An agent is alive.
 UPDATE agent
-   SET last_heartbeat_at = :now, lease_until = :until, has_left = 0, status = :status,
+   SET last_heartbeat_at = :now, lease_until = :until, disconnected_since = NULL, has_left = 0, status = :status,
        bridge = COALESCE(CAST(:bridge AS text), bridge), current_task_id = COALESCE(CAST(:task AS text), current_task_id),
        updated_at = :now
  WHERE id = :id;
@@ -48,7 +48,7 @@ UPDATE agent
 -- name: agents
 -- A page of agents, the longest known first.
 SELECT id, name, runtime, role, type, status, capabilities, workspace_path, current_task_id, metadata,
-       last_heartbeat_at, lease_until AS lease_expires_at, created_at, updated_at
+       last_heartbeat_at, lease_until AS lease_expires_at, disconnected_since, created_at, updated_at
   FROM agent
  WHERE (CAST(:statuses AS text) IS NULL OR status IN {each:statuses})
    AND (CAST(:role AS text) IS NULL OR role = :role)
@@ -80,7 +80,9 @@ SELECT count(*) AS total FROM agent WHERE status IN ('online', 'busy');
 
 -- name: agent_busy
 -- An agent is at a task.
-UPDATE agent SET status = 'busy', current_task_id = :task, lease_until = :until, has_left = 0, updated_at = :now
+UPDATE agent
+   SET status = 'busy', current_task_id = :task, lease_until = :until, disconnected_since = NULL, has_left = 0,
+       updated_at = :now
  WHERE id = :id;
 
 -- name: agent_turn
@@ -106,7 +108,7 @@ UPDATE agent SET bridge = NULL WHERE id = :id;
 
 -- name: agent_here
 -- An agent is here until a time at least.
-UPDATE agent SET lease_until = :until, status = :status WHERE id = :id;
+UPDATE agent SET lease_until = :until, disconnected_since = NULL, status = :status WHERE id = :id;
 
 -- name: agents_lapsed
 -- Agents whose lease is over, and over for a whole lease since the asking hub is awake, or who are gone and hold a task.

@@ -28,13 +28,14 @@ from crewhall.families.work.agent.model import (
     TokensRevoked,
     WorkspacePath,
 )
-from crewhall.families.work.agent.rules import METADATA_BYTES, refuse_more_agents, status_after_beat
+from crewhall.families.work.agent.record import insert_agent
+from crewhall.families.work.agent.rules import METADATA_BYTES, status_after_beat
 from crewhall.families.work.claim.leases import lease_from, lease_ms, put_all_back
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get, get_locked
 from crewhall.families.work.model import AgentId, Done, Me, Name, TaskId
-from crewhall.identity import make_token, new_id
-from crewhall.store.transaction import Row, Tx
+from crewhall.identity import make_token
+from crewhall.store.transaction import Tx
 from crewhall.tool import OPERATOR
 
 
@@ -67,22 +68,9 @@ def agent_register(
             assert row is not None
             tx.event("agent.registered", row["id"], before=before["status"], after=row["status"])
         else:
-            row = _new_agent(call, tx, fields, role, None, "online")
+            row = insert_agent(call, tx, fields, role, None, "online")
             tx.event("agent.registered", row["id"], after="online")
     return AgentRegistered(**row | {"status": "online"})
-
-
-def _new_agent(
-    call: Call, tx: Tx, fields: Row, role: Role, agent_type: AgentType | None, status: AgentStatus
-) -> AgentIntroduced:
-    tx.run("hall_lock")
-    refuse_more_agents(tx.value("agents_live_count"), call.settings["agent.max"])
-    agent_id = new_id("ag")
-    fields = fields | {"capabilities": fields["capabilities"] or "[]", "metadata": fields["metadata"] or "{}"}
-    until = None if status == "offline" else call.now + lease_ms(call.settings, beats=False)
-    here = {"status": status, "until": until, "bridge": None if until is None else call.origin.bridge}
-    tx.run("agent_insert", id=agent_id, role=role, type=agent_type, now=call.now, **here, **fields)
-    return {"id": agent_id, "name": fields["name"], "status": status, "role": role}
 
 
 @work.tool("agent_heartbeat", changes=True, idempotent=True, profiles=("worker", "coordinator", "reviewer", "standard"))
@@ -213,7 +201,7 @@ def agent_token_create(
             _refuse_taken(tx, name)
             fields = {"name": name, "runtime": runtime or "custom"}
             fields |= {"capabilities": None, "workspace_path": None, "metadata": None}
-            row = _new_agent(call, tx, fields, role or "worker", type, "offline")
+            row = insert_agent(call, tx, fields, role or "worker", type, "offline")
         else:
             row = get(tx, "agent", agent_id)
         token = make_token(tx, "agent", row["name"], call.now, agent_id=row["id"])
