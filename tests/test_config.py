@@ -20,6 +20,12 @@ SAMPLES: dict[str, list[tuple[Any, Any]]] = {
     "switch": [("off", False), ("on", True), ("0", False), (True, True)],
     "words": [("a,b", ("a", "b")), (" c , ", ("c",)), ("d", ("d",)), (["e", "f"], ("e", "f"))],
     "patterns": [("a/*,b", ("a/*", "b")), (" c? , ", ("c?",)), ("d", ("d",)), (["e", "f/g"], ("e", "f/g"))],
+    "tables": [
+        ('{"a": {"b": "1"}}', {"a": {"b": "1"}}),
+        ('{"c": {}}', {"c": {}}),
+        ("{}", {}),
+        ({"d": {"e": "f"}}, {"d": {"e": "f"}}),
+    ],
     "command": [("a b", ("a", "b")), ("c", ("c",)), ("d", ("d",)), (["e", "f g"], ("e", "f g"))],
     "log_level": [("error", "error"), ("WARN", "warning"), ("trace", "debug"), ("debug", "debug")],
 }
@@ -29,6 +35,8 @@ def toml(setting: Setting, value: Any) -> str:
     """A config.toml that sets this one value."""
     table, _, key = setting.key.rpartition(".")
     written = str(value).lower() if isinstance(value, bool) else repr(value)
+    if isinstance(value, dict):
+        written = written.replace(":", " =")
     return (f"[{table}]\n" if table else "") + f"{key} = {written}\n"
 
 

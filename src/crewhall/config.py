@@ -121,6 +121,16 @@ def command(raw: Any) -> tuple[str, ...]:
     return (program, *found[1:])
 
 
+def tables(raw: Any) -> dict[str, dict[str, Any]]:
+    """Tables by name, from TOML or as JSON."""
+    import json  # the bridge does without
+
+    found = json.loads(raw) if isinstance(raw, str) else raw
+    if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
+        raise ValueError("it must be tables by name, such as [crew.runtimes.custom]")
+    return found
+
+
 class Setting(NamedTuple):
     """One setting: its file key, what it is without being set, what it does, how its text is read."""
 
@@ -171,6 +181,9 @@ SETTINGS = (
     Setting("agent.heartbeat", 30.0, "How often an agent is asked to beat.", seconds),
     Setting("agent.missed_beats", 3, "An agent that beats is offline after so many missed ones.", count),
     Setting("agent.lease", 1800.0, "An agent that never beats is offline after this time without a call.", seconds),
+    Setting("agent.grace", 120.0, "How long an agent whose process has ended keeps what it holds.", seconds),
+    Setting("crew.default_tier", 2, "Tier of an instance that is started without one.", tier),
+    Setting("crew.runtimes", {}, "Agent programs that instances run; docs/instances.md shows how.", tables),
     Setting("project.port", 3000, "First port for the servers of open worktrees; taken ones are skipped.", port),
     Setting("project.file_bytes", 256 * 1024, "Largest file, or part of one, that read_file gives.", count),
     Setting("project.allow", (), "Names that look secret and may be read all the same, such as .env.example.", words),
