@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -129,7 +130,8 @@ def test_what_a_page_shows_really_happens(page: Path, tmp_path: Path) -> None:
     _make_shop(shop)
     with FakeGitHub(tokens={"ghp_kims": "kim"}) as host:
         host.add_repository("kim", "shop", {name: text.encode() for name, text in FILES.items()})
-        settings = {"pulls__github_url": host.url, "pulls__github_token": "ghp_kims"}
+        settings: dict[str, Any] = {"pulls__github_url": host.url, "pulls__github_token": "ghp_kims"}
+        settings["crew__runtimes"] = {"custom": {"command": ["sh", "-c", "cat {prompt_file}; exec sleep 600"]}}
         with hub_at(tmp_path / "hall", **settings, judge__command=write_fake_claude(tmp_path / "claude")):
             run(blocks, shop, tmp_path / "hall")
     for block in blocks:
@@ -138,7 +140,7 @@ def test_what_a_page_shows_really_happens(page: Path, tmp_path: Path) -> None:
 
 
 @contextmanager
-def hub_at(home: Path, **settings: str) -> Iterator[None]:
+def hub_at(home: Path, **settings: Any) -> Iterator[None]:
     """A hub on a real port, found as any other is; in this process, since one of its own takes seconds to start."""
     hub = Hub(settings_for(str(home / "hall.db"), home, **settings), registry())
     with closing(hub):

@@ -92,7 +92,7 @@ def walk(request: pytest.FixtureRequest, tmp_path: Path, sqlite_file: Path, cloc
     if kind.name not in TRIALS:
         pytest.fail(f"tests/trials.py has no trial of the operation '{kind.name}': add one, so that it is killed here")
     shutil.copy(sqlite_file, tmp_path / "hall.db")
-    with TRIALS[kind.name]() as trial:
+    with TRIALS[kind.name](tmp_path) as trial:
         yield Walk(kind, trial, tmp_path, clock)
 
 

@@ -4,14 +4,25 @@ Trials of operations: for each kind that a family declares, how a test starts on
 A kind without a trial fails tests/test_journal_walk.py. Add a class here, and a line to START and TRIALS.
 """
 
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
 
 from crewhall.app import Hub
+from crewhall.config import Settings
 from crewhall.fakehosts.github import FakeGitHub
+from crewhall.families.all import registry
+from crewhall.families.crew.run_directory import run_directory
+from crewhall.families.crew.site import tmux_of
 from crewhall.identity import Actor
+from crewhall.outside.processes import marked_processes
+from crewhall.outside.tmux import Tmux
+from tests.conftest import settings_for
+from tests.families.work.workflows import sql
+from tests.outside.repos import make_repository
 
 TOKEN = "ghp_Hubs0wnT0ken"
 PERSON = Actor("operator", "operator", proof="token")
@@ -54,11 +65,144 @@ def start_pull(hub: Hub) -> None:
 
 
 @contextmanager
-def pull_open() -> Iterator[Trial]:
+def pull_open(home: Path) -> Iterator[Trial]:
     with FakeGitHub({TOKEN: "octocat"}) as host:
         yield PullTrial(host)
 
 
+class InstanceTrial(Trial):
+    """An instance whose program waits, in a new repository, on the tmux server of the walk's own hall."""
+
+    ids = ("work-trial-a1",)
+    RUNTIMES: ClassVar = {"custom": {"command": ["sh", "-c", "echo ready; exec sleep 600"]}}
+
+    def __init__(self, directory: Path, home: Path) -> None:
+        self.repository = make_repository(directory / "shop")
+        self.home = home
+        self.settings = {"crew__runtimes": self.RUNTIMES}
+        self.words: tuple[Any, ...] = (self.repository.root,)
+
+    @property
+    def config(self) -> Settings:
+        return settings_for(str(self.home / "hall.db"), self.home, **self.settings)
+
+    @property
+    def tmux(self) -> Tmux:
+        return tmux_of(self.config)
+
+    def facts(self) -> dict[str, Any]:
+        """What of the instance is there: on the disk, in git, in tmux, among the processes, in the hall."""
+        found = run_directory(self.config, self.ids[0])
+        with closing(Hub(self.config, registry())) as hub:
+            rows = sql(hub, "SELECT status, ended_how, pid FROM instance")
+            tokens = sql(hub, "SELECT count(*) AS n FROM token WHERE kind = 'agent' AND revoked_at IS NULL")[0]["n"]
+            agents = sql(hub, "SELECT count(*) AS n FROM agent")[0]["n"]
+        return {
+            "worktree": Path(f"{self.repository.root}-worktrees", self.ids[0]).is_dir(),
+            "branch": self.repository.branch_exists(self.ids[0]),
+            "files": found.path.is_dir(),
+            "session": self.ids[0] in self.tmux.panes(),
+            "released": (found.path / "go").exists(),
+            "processes": bool(marked_processes("CREWHALL_INSTANCE", self.ids[0])),
+            "row": rows[0]["status"] if rows else None,
+            "tokens": tokens,
+            "agents": agents,
+        }
+
+    def close(self) -> None:
+        for session in self.tmux.panes():
+            self.tmux.kill(session)
+
+
+RUNNING: dict[str, Any] = {"worktree": True, "branch": True, "files": True, "session": True, "released": True}
+RUNNING |= {"row": "started", "tokens": 1, "agents": 1}
+NOTHING: dict[str, Any] = dict.fromkeys(RUNNING, False) | {"row": None, "tokens": 0, "agents": 0}
+STOPPED = RUNNING | {"session": False, "row": "terminated", "tokens": 0}
+GONE = NOTHING | {"row": "abandoned", "agents": 1}
+
+
+class StartTrial(InstanceTrial):
+    whole, none = RUNNING, NOTHING
+
+    def outside(self) -> str:
+        facts = {name: fact for name, fact in self.facts().items() if name in RUNNING}
+        if facts == self.whole:
+            return "all"
+        return "nothing" if facts == self.none else f"{facts}"
+
+
+class RestartTrial(StartTrial):
+    """A stopped one; the file `go` of its first run may be there or not."""
+
+    def __init__(self, directory: Path, home: Path) -> None:
+        super().__init__(directory, home)
+        with closing(Hub(self.config, registry())) as hub:
+            start_instance(hub, self.repository.root)
+            stop_instance(hub, self.repository.root)
+
+    def facts(self) -> dict[str, Any]:
+        facts = super().facts()
+        return facts if facts["session"] else facts | {"released": True}
+
+    none = STOPPED
+
+
+class StopTrial(StartTrial):
+    whole, none = STOPPED, RUNNING
+
+    def __init__(self, directory: Path, home: Path) -> None:
+        super().__init__(directory, home)
+        with closing(Hub(self.config, registry())) as hub:
+            start_instance(hub, self.repository.root)
+
+
+class AbandonTrial(StopTrial):
+    whole = GONE
+
+
+def start_instance(hub: Hub, repository: str) -> None:
+    arguments = {"prompt": "Try it", "title": "trial", "repository_path": repository, "runtime": "custom"}
+    hub.call("instance_start", arguments, PERSON)
+
+
+def stop_instance(hub: Hub, repository: str) -> None:
+    hub.call("instance_stop", {"id": InstanceTrial.ids[0]}, PERSON)
+
+
+def restart_instance(hub: Hub, repository: str) -> None:
+    hub.call("instance_restart", {"id": InstanceTrial.ids[0]}, PERSON)
+
+
+def abandon_instance(hub: Hub, repository: str) -> None:
+    hub.call("instance_abandon", {"id": InstanceTrial.ids[0]}, PERSON)
+
+
+def instance_trial(kind: type[InstanceTrial]) -> Callable[[Path], AbstractContextManager[Trial]]:
+    @contextmanager
+    def trial(home: Path) -> Iterator[Trial]:
+        with tempfile.TemporaryDirectory(prefix="trial-") as directory:
+            one = kind(Path(directory), home)
+            try:
+                yield one
+            finally:
+                one.close()
+
+    return trial
+
+
 # How each kind is begun and carried out, in a process that is killed at some point of it.
-START: dict[str, Callable[..., None]] = {"pull_open": start_pull}
-TRIALS: dict[str, Callable[[], AbstractContextManager[Trial]]] = {"pull_open": pull_open}
+START: dict[str, Callable[..., None]] = {
+    "pull_open": start_pull,
+    "instance_start": start_instance,
+    "instance_restart": restart_instance,
+    "instance_stop": stop_instance,
+    "instance_abandon": abandon_instance,
+}
+# What a trial is made of, in a hall's directory.
+TRIALS: dict[str, Callable[[Path], AbstractContextManager[Trial]]] = {
+    "pull_open": pull_open,
+    "instance_start": instance_trial(StartTrial),
+    "instance_restart": instance_trial(RestartTrial),
+    "instance_stop": instance_trial(StopTrial),
+    "instance_abandon": instance_trial(AbandonTrial),
+}

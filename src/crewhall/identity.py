@@ -31,7 +31,10 @@ def new_id(prefix: str) -> str:
 
 @dataclass(frozen=True)
 class Actor:
-    """Who makes a call. `proof` says how it is known: token, cookie or local."""
+    """Who makes a call. `proof` says how it is known: token, cookie, local or process.
+
+    An agent that the hall itself started has its `instance` id, and the `tier` that it was started with.
+    """
 
     kind: str
     id: str
@@ -39,6 +42,8 @@ class Actor:
     type: str | None = None
     proof: str = "local"
     readonly: bool = False
+    instance: str | None = None
+    tier: int | None = None
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -99,7 +104,8 @@ def _by_token(look: Look, token: str, kinds: tuple[str, ...], now: int) -> Actor
         new = "Open a new link (`crewhall link`)." if "browser" in kinds else "`crewhall agent token` makes a new one."
         raise Unauthorized("this token is wrong, expired or revoked", hint=new)
     if row["kind"] == "agent":
-        return Actor("agent", row["agent_id"], row["role"], row["type"], proof="token")
+        own = {"instance": row["instance_id"], "tier": row["tier"]}
+        return Actor("agent", row["agent_id"], row["role"], row["type"], proof="token", **own)
     return Actor("operator", "operator", proof="cookie" if row["kind"] == "browser" else "token")
 
 

@@ -4,9 +4,9 @@ INSERT INTO token (id, hash, kind, agent_id, label, created_at, expires_at)
 VALUES (:id, :hash, :kind, :agent_id, :label, :now, :expires_at);
 
 -- name: token_find
--- The token with this hash that is good now, with its agent's role and type.
-SELECT token.id, token.kind, token.agent_id, agent.role, agent.type
-  FROM token LEFT JOIN agent ON agent.id = token.agent_id
+-- The token with this hash that is good now, with its agent's role and type, and the instance that it is, if any.
+SELECT token.id, token.kind, token.agent_id, agent.role, agent.type, instance.id AS instance_id, instance.tier
+  FROM token LEFT JOIN agent ON agent.id = token.agent_id LEFT JOIN instance ON instance.agent_id = agent.id
  WHERE token.hash = :hash AND token.revoked_at IS NULL
    AND (token.expires_at IS NULL OR token.expires_at > :now);
 

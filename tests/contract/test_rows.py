@@ -10,6 +10,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is
 import pytest
 
 from crewhall.app import Hub
+from crewhall.families.crew.model import InstanceMessageRow, InstanceRow
 from crewhall.families.pulls.pull_rows import StoredPull
 from crewhall.families.work.agent.model import AgentIntroduced, AgentLapsed, AgentLocked, AgentPresence, AgentRow
 from crewhall.families.work.checkpoint.model import CheckpointRow
@@ -43,6 +44,8 @@ class Held:
 
 LEASE: dict[str, str | type] = {"lease_expires_at": "agent.lease_until?"}
 ROWS = [
+    Held(InstanceRow, "instance", ("instance_get", "instance_lock", "instances", "instances_on_node")),
+    Held(InstanceMessageRow, "instance_message", ("instance_messages_open", "instance_message_get")),
     Held(TaskNamed, "task", ("lower_open", "chain")),
     Held(TaskDependency, "task", ("dependencies",)),
     Held(TaskFree, "task", ("tasks_free",)),

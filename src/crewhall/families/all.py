@@ -1,12 +1,13 @@
 """The list of families; a new one is a line here. Each loads its own modules."""
 
+from crewhall.families.crew.family import crew
 from crewhall.families.judge.family import judge
 from crewhall.families.project.family import project
 from crewhall.families.pulls.family import pulls
 from crewhall.families.work.family import work
 from crewhall.tool import Family, Registry
 
-FAMILIES: list[Family] = [work, project, pulls, judge]
+FAMILIES: list[Family] = [work, crew, project, pulls, judge]
 
 
 def registry() -> Registry:

@@ -2,6 +2,7 @@
 How much a caller may do to pulls: its tier, and whether it is a dry run. Neither is ever an argument.
 
     a bridge's environment      CLAUDEOPS_TIER there is the tier of its calls, for who starts an agent sets it
+    an instance                 the tier that it was started with
     the operator's own token    pulls.operator_tier, and the dashboard's cookie the same
     anything else               tier 1
 
@@ -22,6 +23,8 @@ def tier_setting(call: Call) -> str | None:
 
 def tier_of(call: Call) -> int:
     setting = tier_setting(call)
+    if call.actor.tier is not None:  # whoever started the instance set it, and its environment can't raise it
+        return call.actor.tier if setting is None else min(call.actor.tier, tier_from(setting))
     if call.origin.bridge is not None and setting is not None:
         return tier_from(setting)
     is_proven = call.actor.kind == "operator" and call.actor.proof in ("token", "cookie")

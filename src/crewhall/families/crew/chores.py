@@ -1,0 +1,60 @@
+"""Chores of instances: living processes keep their agents, dead ones are noted at once, ended ones are cleared away."""
+
+import json
+import logging
+
+from crewhall.app import Tick
+from crewhall.errors import Failure
+from crewhall.families.crew.family import crew
+from crewhall.families.crew.instance_rows import disconnect, locked_row
+from crewhall.families.crew.model import InstanceRow
+from crewhall.families.crew.observation import end_text
+from crewhall.families.crew.rules import LIVE
+from crewhall.families.crew.run_directory import run_directory
+from crewhall.families.crew.site import is_running
+from crewhall.families.crew.steps import remove_instance_worktree
+
+WATCH_SECONDS = 2.0
+log = logging.getLogger(__name__)
+
+
+@crew.chore("instances", seconds=WATCH_SECONDS, everywhere=True)
+def watch_instances(tick: Tick) -> None:
+    """A living process keeps its agent's lease; one that is gone is noted, and its agent is offline at once."""
+    for row in _rows(tick):
+        if row["pid"] is None or row["ended_how"] is not None or row["status"] not in LIVE:
+            continue
+        if is_running(row) and not run_directory(tick.settings, row["id"]).read("ended.json"):
+            tick.hub.presence.note_call(row["agent_id"], None)
+        else:
+            note_end(tick, row)
+
+
+def _rows(tick: Tick) -> list[InstanceRow]:
+    with tick.look() as look:
+        return look.all("instances_on_node", node=tick.settings.node)
+
+
+def note_end(tick: Tick, row: InstanceRow) -> None:
+    """Write down that an instance's process is gone, and how, unless an operation on it is under way."""
+    how = end_text(run_directory(tick.settings, row["id"]).read("ended.json"))
+    with tick.begin() as tx:
+        fresh = locked_row(tx, row["id"])
+        if fresh["pid"] == row["pid"] and not tx.all("operations_on", subject=row["id"]):
+            disconnect(tx, fresh, how, tick.now + int(tick.settings["agent.grace"] * 1000))
+
+
+@crew.chore("instance_worktrees", seconds=30.0, everywhere=True, limit_seconds=120.0)
+def clear_worktrees(tick: Tick) -> None:
+    """Try again to remove the worktrees of abandoned instances that something hindered."""
+    for row in _rows(tick):
+        if row["status"] != "abandoned" or row["problem"] is None:
+            continue
+        try:
+            changed = remove_instance_worktree(row, tick.stop)
+        except Failure:
+            log.exception("a worktree could not be cleared away", extra={"instance": row["id"]})
+            continue
+        with tick.begin() as tx:
+            tx.run("instance_saved_set", id=row["id"], saved_refs=json.dumps(changed["saved_refs"]), now=tick.now)
+            tx.run("instance_problem_set", id=row["id"], problem=changed["problem"], now=tick.now)

@@ -1,0 +1,99 @@
+"""What an instance's program is started with: token, MCP config, prompt, settings and the launcher's spec."""
+
+import json
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+
+from crewhall.config import Settings
+from crewhall.errors import InvalidState
+from crewhall.families.crew import claude_code
+from crewhall.families.crew.model import InstanceRow
+from crewhall.families.crew.run_directory import RunDirectory, plainly, run_directory
+from crewhall.families.crew.runtimes import RESUMED, Runtime, runtime_named
+from crewhall.identity import hash_of
+from crewhall.outside.clients.by_bridge import by_bridge
+from crewhall.outside.environment import program_environment
+from crewhall.outside.launch_spec import LaunchSpec, write_spec
+from crewhall.store.sql import text_of
+
+OWN_PROMPTS = ".crewhall/prompts"  # in a repository, files that replace the hall's own
+PROMPT_BYTES = 200_000
+
+
+def write_files(settings: Settings, row: InstanceRow, *, resumes: bool) -> str:
+    """Write everything that the launcher needs; the hash of the new token. Raises InvalidState, InvalidInput."""
+    runtime = runtime_named(settings, row["runtime"])
+    place = run_directory(settings, row["id"])
+    place.make()
+    token = f"ch_agent_{secrets.token_urlsafe(32)}"
+    prompt = RESUMED if resumes and runtime.resume else first_message(row)
+    place.write("prompt.md", prompt)
+    bridge = by_bridge(settings, None, None, row["worktree"])
+    own = {"CREWHALL_TOKEN": token, "CLAUDEOPS_TIER": str(row["tier"])}
+    entry = {"command": bridge.words[0], "args": list(bridge.words[1:]), "env": {**bridge.variables, **own}}
+    place.write("mcp.json", json.dumps({"mcpServers": {"crewhall": entry}}, indent=1))
+    if runtime.state == "claude":
+        claude_code.prepare(place)
+    with plainly(place.spec):
+        write_spec(str(place.spec), _spec(settings, row, runtime, place, prompt, own, resumes))
+    return hash_of(token)
+
+
+def _spec(
+    settings: Settings,
+    row: InstanceRow,
+    runtime: Runtime,
+    place: RunDirectory,
+    prompt: str,
+    own: Mapping[str, str],
+    resumes: bool,
+) -> LaunchSpec:
+    places = {
+        "prompt": prompt,
+        "prompt_file": str(place.prompt),
+        "mcp_config": str(place.mcp_config),
+        "worktree": row["worktree"],
+        "run_directory": str(place.path),
+        "conversation": row["conversation_id"],
+    }
+    filled = {name: value.replace("{run_directory}", str(place.path)) for name, value in runtime.environment.items()}
+    hall = {
+        "CREWHALL_HOME": str(settings.home),
+        "CREWHALL_INSTANCE": row["id"],
+        "CREWHALL_STATE_FILE": str(place.state_file),
+        "CREWHALL_MCP_CONFIG": str(place.mcp_config),
+    }
+    environment = {**program_environment(runtime.passes), **filled, **hall, **own}
+    words = runtime.words(places, resumes=resumes)
+    return LaunchSpec(words, environment, row["worktree"], str(place.path))
+
+
+def first_message(row: InstanceRow) -> str:
+    """The instance's prompt: the repository's own text for its type, or the hall's, around the task."""
+    template = _own_prompt(row) or text_of("crewhall.families.crew", f"texts/{row['type']}.md")
+    facts = {"instance": row["id"], "worktree": row["worktree"], "branch": row["branch"]}
+    for name, value in {**facts, "base_branch": row["base_branch"]}.items():
+        template = template.replace(f"{{{{{name}}}}}", value)
+    before, place, after = template.partition("{{task}}")
+    return f"{before}{row['prompt']}{after}" if place else f"{before.rstrip()}\n\n{row['prompt']}\n"
+
+
+def _own_prompt(row: InstanceRow) -> str | None:
+    """The text that the repository has for this type. Raises InvalidState when it is too long or no text."""
+    path = Path(row["worktree"], OWN_PROMPTS, f"{row['type']}.md")
+    if not path.resolve().is_relative_to(Path(row["worktree"]).resolve()) or not path.is_file():
+        return None
+    with plainly(path), path.open("rb") as file:
+        data = file.read(PROMPT_BYTES + 1)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = None
+    if text is None or len(data) > PROMPT_BYTES:
+        raise InvalidState(
+            f"{OWN_PROMPTS}/{row['type']}.md is no UTF-8 text of at most {PROMPT_BYTES} bytes",
+            hint="Correct it on the base branch, or remove it: the hall has a text of its own.",
+            instance_id=row["id"],
+        )
+    return text

@@ -1,0 +1,63 @@
+"""Where an instance is on this machine: the hall's own tmux server, its session's process, its files."""
+
+import hashlib
+import os
+import shlex
+
+from crewhall.config import Settings
+from crewhall.errors import Unavailable
+from crewhall.families.crew.model import InstanceRow
+from crewhall.outside.processes import ProcessId, end_tree, identify, is_alive
+from crewhall.outside.tmux import Tmux
+from crewhall.stop import Stop
+
+
+def tmux_of(settings: Settings) -> Tmux:
+    """The hall's own tmux server; another hall of this machine has another."""
+    digest = hashlib.sha256(os.fsencode(str(settings.home.resolve()))).hexdigest()
+    return Tmux(f"crewhall-{digest[:10]}")
+
+
+def attach_command(settings: Settings, row: InstanceRow) -> str:
+    """What a person types to see the instance's terminal."""
+    return shlex.join(tmux_of(settings).attach_words(row["session"]))
+
+
+def leader_of(row: InstanceRow) -> ProcessId | None:
+    """The process that leads the instance's session, as it was recorded."""
+    if row["pid"] is None or row["process_started"] is None:
+        return None
+    return ProcessId(row["pid"], row["process_started"])
+
+
+def is_running(row: InstanceRow) -> bool:
+    """Whether the process that leads its session lives."""
+    leader = leader_of(row)
+    return leader is not None and is_alive(leader)
+
+
+def end_session(settings: Settings, row: InstanceRow, stop: Stop | None = None) -> None:
+    """End the session with all processes below its leader; what has detached itself from it is left."""
+    tmux = tmux_of(settings)
+    leader = leader_of(row)
+    if leader is None:  # a hub died before it could note the process
+        pane = tmux.panes().get(row["session"])
+        leader = None if pane is None or pane.is_dead else identify(pane.pid)
+    if leader is not None:
+        end_tree(leader, stop=stop)
+    tmux.kill(row["session"])
+
+
+def has_session(settings: Settings, row: InstanceRow) -> bool:
+    """Whether the hall's tmux server has the instance's session, its process dead or not."""
+    return row["session"] in tmux_of(settings).panes()
+
+
+def refuse_elsewhere(settings: Settings, row: InstanceRow) -> None:
+    """Raise Unavailable when the instance is on another machine."""
+    if row["node"] != settings.node:
+        raise Unavailable(
+            f"instance {row['id']} is on node {row['node']}, and this hub is on {settings.node}",
+            hint="Call a hub on that node.",
+            instance_id=row["id"],
+        )

@@ -1,0 +1,39 @@
+"""The state of an instance on this machine, from its process, its files and its program's own word."""
+
+from crewhall.config import Settings
+from crewhall.families.crew import claude_code
+from crewhall.families.crew.model import InstanceRow
+from crewhall.families.crew.observation import Observation, by_state_file, end_text, ended_observation
+from crewhall.families.crew.run_directory import run_directory
+from crewhall.families.crew.runtimes import runtime_named
+from crewhall.families.crew.site import is_running
+
+
+def observe(settings: Settings, row: InstanceRow, now: int) -> Observation:
+    """What the instance is doing, by the best source there is."""
+    if row["node"] != settings.node:
+        return Observation("elsewhere", f"it is on node {row['node']}; last seen", "database", row["last_activity_at"])
+    if row["ended_how"] is not None:
+        return ended_observation(row)
+    place = run_directory(settings, row["id"])
+    if row["pid"] is None:
+        return Observation("starting", "its session is being made, since", "database", row["created_at"])
+    ended = place.read("ended.json")
+    if ended or not is_running(row):
+        at = ended.get("at") if isinstance(ended.get("at"), int) else None
+        return Observation(
+            "ended", f"gone: {end_text(ended)}{',' if at else ''}", "launcher" if ended else "process", at
+        )
+    started = place.read("started.json")
+    if not started:
+        return Observation("starting", "its program has not started yet; session made", "launcher", row["created_at"])
+    told = None
+    if runtime_named(settings, row["runtime"]).state == "claude":
+        told = claude_code.observe(place, int(started.get("pid") or 0), now)
+    return told or by_state_file(place) or _alive(started)
+
+
+def _alive(started: dict[str, object]) -> Observation:
+    at = started.get("at")
+    return Observation("alive", "its process lives, and it says nothing of its state; started", "process",
+                       at if isinstance(at, int) else None)  # fmt: skip

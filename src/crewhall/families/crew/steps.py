@@ -1,0 +1,219 @@
+"""
+The operations on an instance: their steps, how each is done, and how it is undone.
+
+    start    worktree ─▶ files ─▶ session ─▶ program      once the session is recorded, the start is finished
+    restart  worktree ─▶ files ─▶ session ─▶ program
+    stop     session ends                                 what has ended can't be undone
+    abandon  session ends ─▶ worktree goes ─▶ files go
+
+The launcher in a new session waits until its process is recorded: no program runs that the hall doesn't know.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, cast
+
+from crewhall.app import Tick
+from crewhall.config import Settings
+from crewhall.errors import Failure, InvalidState
+from crewhall.families.crew.family import crew
+from crewhall.families.crew.instance_rows import (
+    note_abandoned,
+    note_gone,
+    note_process,
+    note_restarted,
+    note_saved,
+    note_started,
+    note_stopped,
+    note_token,
+    note_unstarted,
+    revoke_tokens,
+)
+from crewhall.families.crew.launch import write_files
+from crewhall.families.crew.model import InstanceRow
+from crewhall.families.crew.run_directory import run_directory
+from crewhall.families.crew.site import end_session, has_session, is_running, tmux_of
+from crewhall.journal import Happened, Operation, Step
+from crewhall.outside.git import open_repository
+from crewhall.outside.launch_spec import launcher_words
+from crewhall.outside.processes import ProcessId, identify, is_alive
+from crewhall.outside.removal import remove_worktree
+from crewhall.outside.worktrees import add_worktree
+from crewhall.stop import Stop
+from crewhall.store.transaction import Row
+
+
+@dataclass(frozen=True)
+class NodeWorld:
+    """This machine, as steps act on it."""
+
+    settings: Settings
+    stop: Stop | None = None
+
+
+Change = Operation[NodeWorld]
+
+
+def instance_row(operation: Change) -> InstanceRow:
+    """The row of the instance that an operation is about."""
+    row = operation.journal.store.one("instance_get", id=operation.subject)
+    assert row is not None, "the instance's row is there as long as its operation"
+    return cast(InstanceRow, row)
+
+
+# Starting
+
+
+def _make_worktree(world: NodeWorld, operation: Change) -> None:
+    row = instance_row(operation)
+    if os.path.isdir(row["worktree"]) and operation.kind is not STARTING:
+        return
+    repo = open_repository(row["repository_path"], world.stop)
+    add_worktree(repo, row["worktree"], row["branch"], row["base_branch"], may_be_ours=True)
+
+
+def _remove_new_worktree(world: NodeWorld, operation: Change) -> None:
+    """Remove the worktree and the branch that were made for this start."""
+    row = instance_row(operation)
+    repo = open_repository(row["repository_path"])
+    remove_worktree(repo, row["worktree"], row["branch"], True, saved_ref(row["id"]))
+
+
+def _write_files(world: NodeWorld, operation: Change) -> Row:
+    row = instance_row(operation)
+    return {"token_hash": write_files(world.settings, row, resumes=operation.kind is RESTARTING)}
+
+
+def _remove_files(world: NodeWorld, operation: Change) -> None:
+    run_directory(world.settings, operation.subject).remove()
+
+
+def _start_session(world: NodeWorld, operation: Change) -> Row:
+    row = instance_row(operation)
+    spec = str(run_directory(world.settings, row["id"]).spec)
+    tmux = tmux_of(world.settings)
+    tmux.kill(row["session"])  # a dead one of an earlier run, whose last screen is shown no more
+    process = identify(tmux.start(row["session"], launcher_words(spec), row["worktree"]))
+    if process is None:
+        raise InvalidState(
+            f"the session of {row['id']} ended at once",
+            hint="`crewhall doctor` shows whether Python and tmux run here.",
+            instance_id=row["id"],
+        )
+    return {"pid": process.pid, "process_started": process.started}
+
+
+def _end_new_session(world: NodeWorld, operation: Change) -> None:
+    row = instance_row(operation)
+    fresh = {key: operation.data.get(key) for key in ("pid", "process_started")}
+    end_session(world.settings, cast(InstanceRow, {**row, **fresh}))
+
+
+def _release(world: NodeWorld, operation: Change) -> None:
+    run_directory(world.settings, operation.subject).release()
+
+
+def _undo_nothing(world: NodeWorld, operation: Change) -> None:
+    """Nothing: an earlier step's undoing ends it, or it may stay."""
+
+
+# Ending
+
+
+def _end_session(world: NodeWorld, operation: Change) -> None:
+    end_session(world.settings, instance_row(operation), world.stop)
+
+
+def _refuse_resurrection(world: NodeWorld, operation: Change) -> None:
+    """A session that has ended can't be brought back, so the rest of its end is done."""
+    row = instance_row(operation)
+    if not is_running(row) and not has_session(world.settings, row):
+        raise Happened({})
+
+
+def _remove_worktree(world: NodeWorld, operation: Change) -> Row:
+    return remove_instance_worktree(instance_row(operation), world.stop)
+
+
+def remove_instance_worktree(row: InstanceRow, stop: Stop | None = None) -> Row:
+    """Remove an instance's worktree after saving its work: the refs that keep it, or the problem that hindered.
+
+    A branch with commits of its own stays, for a person to look at.
+    """
+    ref = saved_ref(row["id"])
+    try:
+        repo = open_repository(row["repository_path"], stop)
+        has_commits = repo.commit_of(f"refs/heads/{row['branch']}") != repo.commit_of(row["base_branch"])
+        remove_worktree(repo, row["worktree"], row["branch"], not has_commits, ref)
+        saved = repo.text("for-each-ref", "--format=%(refname)", ref, f"{ref}-*").split()
+        return {"saved_refs": saved, "problem": None}
+    except Failure as failure:
+        return {"saved_refs": json.loads(row["saved_refs"]), "problem": failure.message[:500]}
+
+
+def saved_ref(instance_id: str) -> str:
+    """Where the uncommitted work of an instance is kept."""
+    return f"refs/crewhall/saved/{instance_id}"
+
+
+# The kinds
+
+
+def holder_name() -> str:
+    """This process, so that another hub can tell whether it still lives."""
+    own = identify(os.getpid())
+    assert own is not None
+    return f"{own.pid} {own.started}"
+
+
+def _is_orphan(holder: str) -> bool:
+    pid, _, started = holder.partition(" ")
+    return pid.isdigit() and not is_alive(ProcessId(int(pid), started))
+
+
+def _reach(tick: Tick) -> Iterator[tuple[str, AbstractContextManager[NodeWorld]]]:
+    yield tick.settings.node, nullcontext(NodeWorld(tick.settings, tick.stop))
+
+
+_COMMON: dict[str, Any] = {"noun": "instance", "look": "instance_get", "reach": _reach, "is_orphan": _is_orphan}
+
+STARTING = crew.operation(
+    "instance_start",
+    steps=(
+        Step("worktree", _make_worktree, _remove_new_worktree),
+        Step("files", _write_files, _remove_files, note_token),
+        Step("session", _start_session, _end_new_session, note_process),
+        Step("program", _release, _undo_nothing, note_started),
+    ),
+    keeps="session",
+    on_undone=note_unstarted,
+    **_COMMON,
+)
+RESTARTING = crew.operation(
+    "instance_restart",
+    steps=(
+        Step("worktree", _make_worktree, _undo_nothing),
+        Step("files", _write_files, _undo_nothing, note_token),
+        Step("session", _start_session, _end_new_session, note_process),
+        Step("program", _release, _undo_nothing, note_restarted),
+    ),
+    keeps="session",
+    on_undone=revoke_tokens,
+    **_COMMON,
+)
+STOPPING = crew.operation(
+    "instance_stop", steps=(Step("session", _end_session, _refuse_resurrection, note_stopped),), **_COMMON
+)
+ABANDONING = crew.operation(
+    "instance_abandon",
+    steps=(
+        Step("session", _end_session, _refuse_resurrection, note_gone),
+        Step("worktree", _remove_worktree, _undo_nothing, note_saved),
+        Step("files", _remove_files, _undo_nothing, note_abandoned),
+    ),
+    keeps="session",
+    **_COMMON,
+)
