@@ -184,6 +184,7 @@ SETTINGS = (
     Setting("agent.grace", 120.0, "How long an agent whose process has ended keeps what it holds.", seconds),
     Setting("crew.default_tier", 2, "Tier of an instance that is started without one.", tier),
     Setting("crew.runtimes", {}, "Agent programs that instances run; docs/instances.md shows how.", tables),
+    Setting("workspace.serve", False, "Serve the worktrees of claims to MCP clients, each on a port.", switch),
     Setting("project.port", 3000, "First port for the servers of open worktrees; taken ones are skipped.", port),
     Setting("project.file_bytes", 256 * 1024, "Largest file, or part of one, that read_file gives.", count),
     Setting("project.allow", (), "Names that look secret and may be read all the same, such as .env.example.", words),

@@ -24,6 +24,7 @@ NOUNS = {
     "text": "ms",
     "workspace": "ws",
     "template": "tp",
+    "instance": "in",
 }
 # By the name of an argument: which thing of the hall it names.
 NAMED = {
@@ -66,7 +67,7 @@ def furnish(hub: Hub, name: str = "ada") -> dict[str, str]:
     ask("repository_register", path="/srv/app")
     template = ask("template_create", name="t", template={"tasks": tasks})["id"]
     ids = {"wf": workflow, "tk": task, "ag": agent, "ms": letter["id"], "th": letter["thread_id"], "tp": template}
-    return ids | {"path": "/srv/app", "field": "body", "commit": "abc123"}
+    return ids | {"path": "/srv/app", "field": "body", "commit": "abc123", "in": "work-1-a1"}
 
 
 def needed(tool: Tool, ids: dict[str, str]) -> Arguments:

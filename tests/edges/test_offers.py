@@ -137,7 +137,14 @@ OF_WORK = [
     "catch_up",
     "leave_hall",
 ]
-OF_ALL = [*OF_WORK[: OF_WORK.index("join_hall")], "crewhall://reports/{id}", *OF_WORK[OF_WORK.index("join_hall") :]]
+FIRST_PROMPT = OF_WORK.index("join_hall")
+OF_ALL = [
+    *OF_WORK[: OF_WORK.index("crewhall://agents/{id}")],
+    "crewhall://instances",
+    *OF_WORK[OF_WORK.index("crewhall://agents/{id}") : FIRST_PROMPT],
+    *("crewhall://instances/{id}", "crewhall://reports/{id}"),
+    *OF_WORK[FIRST_PROMPT:],
+]
 
 
 @sqlite

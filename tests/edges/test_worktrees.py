@@ -538,7 +538,7 @@ def test_a_directory_that_is_gone_is_told_and_served_again_when_it_is_back(
 
 
 def test_a_workspaces_worktree_is_opened_and_closed_with_it(start: Callable[..., Live], tmp_path: Path) -> None:
-    live, repo = start(), make_repository(tmp_path / "repo")
+    live, repo = start(workspace__serve=True), make_repository(tmp_path / "repo")
     begin = {"name": "w", "source_type": "prompt", "source_content": "x", "repository_path": repo.root}
     workflow = ask(live, "workflow_create", **begin)["id"]
     made = ask(live, "workspace_create", workflow_id=workflow, branch="b")

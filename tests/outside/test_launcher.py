@@ -97,7 +97,9 @@ def test_the_steps_are_recorded_for_our_user_alone(terminal: Terminal) -> None:
     terminal.start("sh", "-c", "echo $$ > pid; read line; exit 7")
     assert terminal.record("launcher") == {"pid": terminal.pid}
     pid = terminal.record("started")["pid"]
-    assert pid == int(eventually(lambda: (terminal.place / "pid").read_text().strip()))
+    assert pid == int(
+        eventually(lambda: (terminal.place / "pid").exists() and (terminal.place / "pid").read_text().strip())
+    )
     assert not (terminal.run / "ended.json").exists() and not (terminal.run / "setup.json").exists()
     terminal.tmux.paste("ada", "")
     assert terminal.ended() == {"how": "exit", "code": 7, "signal": None} and terminal.exit_code() == 7

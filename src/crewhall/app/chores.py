@@ -142,12 +142,15 @@ class Chores:
         self._run(replace(chore, everywhere=True), Tick(self._hub, now, self._awake_since, Stop(chore.limit_seconds)))
 
     def _take_due(self, tick_seconds: float = 0.0) -> list[tuple[Chore, Tick]]:
-        """The chores that are due; those of every tick are due again in `tick_seconds`."""
+        """The chores that are due; those of every tick are due again in `tick_seconds`, and always without."""
         now = self._hub.clock()
         if self._ticked_at is None or not 0 <= now - self._ticked_at <= self.tick_seconds * 1000 * GAP_TICKS:
             self._awake_since, self._due, self._held = now, {}, {}  # it was away, or its clock was set
         self._ticked_at = now
-        due = [one for one in self._chores if now >= self._due.get(one.name, 0) and not self._is_running(one)]
+        reached = [
+            one for one in self._chores if now >= self._due.get(one.name, 0) or not (one.seconds or tick_seconds)
+        ]
+        due = [one for one in reached if not self._is_running(one)]
         self._due |= {one.name: now + int((one.seconds or tick_seconds) * 1000) for one in due}
         return [(one, Tick(self._hub, now, self._awake_since, Stop(one.limit_seconds))) for one in due]
 

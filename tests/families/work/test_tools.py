@@ -50,6 +50,8 @@ def test_an_agent_registers_with_the_seeds_fields(operator: Ask, clock: Clock) -
         "metadata": {"a": [1, "é"]},
         "last_heartbeat_at": None,
         "lease_expires_at": clock.now + 1_800_000,
+        "connection": None,
+        "disconnected_since": None,
         "created_at": clock.now,
         "updated_at": clock.now,
         "left_out": None,

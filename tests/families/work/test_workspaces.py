@@ -431,7 +431,7 @@ def test_a_merged_workspace_is_gone_with_its_branch(site: WorkspaceSite) -> None
     kept = site.workspaces(workflow)[0]
     assert (kept["status"], kept["merge_commit"], kept["worktree"]) == ("merged", merge, "removed")
     told = [event["what"] for event in site.ask("event_list", after=since)["events"]]
-    assert told == ["workspace.updated", "worktree.closed", "workspace.removed"]
+    assert told == ["workspace.updated", "workspace.removed"], "it took nobody's port"
     site.before["refs/heads/main"] = merge
     assert site.is_as_before()
 

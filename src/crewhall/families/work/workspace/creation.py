@@ -228,7 +228,8 @@ def _note_made(call: Call, tx: Tx, row: WorkspaceRow, added: Added) -> None:
         tx.run("workspace_branch_set", id=row["id"], has_made_branch=int(added.branch_is_new))
     if tx.run("workspace_ready", id=row["id"], now=call.now):
         _log_created(tx, row)
-        open_worktree(tx, row["node"], row["path"], call.now, row["id"])
+        if call.settings["workspace.serve"]:
+            open_worktree(tx, row["node"], row["path"], call.now, row["id"])
 
 
 def _make_worktree(call: Call, repo: GitRepository, row: WorkspaceRow, *, is_new: bool) -> Added:
