@@ -121,6 +121,14 @@ def command(raw: Any) -> tuple[str, ...]:
     return (program, *found[1:])
 
 
+def port_range(raw: Any) -> tuple[int, int]:
+    """Two ports, the first and the last: `42000-42999`."""
+    match = re.fullmatch(r"\s*(\d{1,5})\s*-\s*(\d{1,5})\s*", str(raw))
+    if not match or not 0 < int(match[1]) <= int(match[2]) <= 65_535:
+        raise ValueError("it must be two ports such as 42000-42999")
+    return int(match[1]), int(match[2])
+
+
 def tables(raw: Any) -> dict[str, dict[str, Any]]:
     """Tables by name, from TOML or as JSON."""
     import json  # the bridge does without
@@ -183,6 +191,10 @@ SETTINGS = (
     Setting("agent.lease", 1800.0, "An agent that never beats is offline after this time without a call.", seconds),
     Setting("agent.grace", 120.0, "How long an agent whose process has ended keeps what it holds.", seconds),
     Setting("crew.default_tier", 2, "Tier of an instance that is started without one.", tier),
+    Setting("crew.port_range", (42_000, 42_999), "Ports that instances get, first and last.", port_range),
+    Setting("crew.ports", 3, "Ports that an instance gets: CREWHALL_PORT, CREWHALL_PORT_2 …; 0 for none.", number),
+    Setting("crew.setup", "worktree-setup", "Recipe of the justfile that sets a new worktree up, if it has it."),
+    Setting("crew.setup_seconds", 600.0, "Time limit of that recipe.", seconds),
     Setting("crew.runtimes", {}, "Agent programs that instances run; docs/instances.md shows how.", tables),
     Setting("workspace.serve", False, "Serve the worktrees of claims to MCP clients, each on a port.", switch),
     Setting("project.port", 3000, "First port for the servers of open worktrees; taken ones are skipped.", port),

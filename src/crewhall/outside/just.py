@@ -124,6 +124,11 @@ class _Just:
         return " ".join(words[: place.end()].split())[:PROBLEM_CHARACTERS]
 
 
+def recipe_words(root: str, name: str, check: Check) -> list[str]:
+    """The command that runs a recipe which `recipes` has named, for another to start. Raises what `justfiles` does."""
+    return _words(root, justfiles(root, check)[0], name)
+
+
 def _words(root: str, justfile: str, *more: str) -> list[str]:
     return [program(), "--justfile", justfile, "--working-directory", root, *more]
 

@@ -107,5 +107,6 @@ def note_abandoned(tx: Tx, operation: Change) -> None:
     row = locked_row(tx, operation.subject)
     problem = operation.data.get("problem")
     tx.run("instance_status_set", id=row["id"], status="abandoned", problem=problem, now=tx.now)
+    tx.run("instance_ports_free", id=row["id"])
     data = json.dumps({"saved_refs": operation.data["saved_refs"][:5]})
     tx.event("instance.abandoned", row["id"], before=row["status"], after="abandoned", data=data)

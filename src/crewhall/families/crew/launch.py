@@ -3,17 +3,20 @@
 import json
 import secrets
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 from crewhall.config import Settings
-from crewhall.errors import InvalidState
+from crewhall.errors import Failure, InvalidState
 from crewhall.families.crew import claude_code
 from crewhall.families.crew.model import InstanceRow
 from crewhall.families.crew.run_directory import RunDirectory, plainly, run_directory
 from crewhall.families.crew.runtimes import RESUMED, Runtime, runtime_named
+from crewhall.families.project.rules_file import refuse_secret
 from crewhall.identity import hash_of
 from crewhall.outside.clients.by_bridge import by_bridge
 from crewhall.outside.environment import program_environment
+from crewhall.outside.just import recipe_words, recipes
 from crewhall.outside.launch_spec import LaunchSpec, write_spec
 from crewhall.store.sql import text_of
 
@@ -64,9 +67,28 @@ def _spec(
         "CREWHALL_STATE_FILE": str(place.state_file),
         "CREWHALL_MCP_CONFIG": str(place.mcp_config),
     }
-    environment = {**program_environment(runtime.passes), **filled, **hall, **own}
+    environment = {**program_environment(runtime.passes), **filled, **hall, **_port_variables(row), **own}
     words = runtime.words(places, resumes=resumes)
-    return LaunchSpec(words, environment, row["worktree"], str(place.path))
+    limits = {"setup": _setup_words(settings, row), "setup_seconds": settings["crew.setup_seconds"]}
+    return LaunchSpec(words, environment, row["worktree"], str(place.path), **limits)
+
+
+def _port_variables(row: InstanceRow) -> dict[str, str]:
+    """CREWHALL_PORT, CREWHALL_PORT_2 …"""
+    ports = enumerate(json.loads(row["ports"]), 1)
+    return {f"CREWHALL_PORT{'' if number == 1 else f'_{number}'}": str(port) for number, port in ports}
+
+
+def _setup_words(settings: Settings, row: InstanceRow) -> list[str] | None:
+    """The command that runs the setup recipe; None when the worktree's justfile has no such recipe."""
+    name, check = settings["crew.setup"], partial(refuse_secret, allow=settings["project.allow"])
+    if not name:
+        return None
+    try:
+        found = any(recipe.name == name and not recipe.needs for recipe in recipes(row["worktree"], check))
+    except Failure:  # no justfile, or one that is broken: the program will see that itself
+        return None
+    return recipe_words(row["worktree"], name, check) if found else None
 
 
 def first_message(row: InstanceRow) -> str:

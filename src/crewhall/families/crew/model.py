@@ -62,6 +62,7 @@ class InstanceRow(TypedDict):
     last_activity_at: int | None
     problem: str | None
     saved_refs: str
+    ports: str
     created_at: int
     updated_at: int
 
@@ -116,6 +117,7 @@ class Instance(Result):
     last_activity_at: int | None
     problem: str | None = Field(description="What the hall could not do for it, and tries again.")
     saved_refs: list[str] = Field(description="Git refs that keep work which was not committed.")
+    ports: list[int] = Field(description="Ports that are its own: CREWHALL_PORT, CREWHALL_PORT_2 … in its session.")
     created_at: int
     updated_at: int
     left_out: Cut | None
@@ -123,7 +125,8 @@ class Instance(Result):
     @classmethod
     def from_row(cls, row: InstanceRow, state: InstanceState, attach: str, total: int = WHOLE_BYTES) -> "Instance":
         shown = {name: row[name] for name in row if name != "process_started"}  # type: ignore[literal-required]
-        fields = {**shown, "saved_refs": json.loads(row["saved_refs"]), "state": state, "attach": attach}
+        lists = {name: json.loads(row[name]) for name in ("saved_refs", "ports")}
+        fields = {**shown, **lists, "state": state, "attach": attach}
         return cls(**cut(fields, ("prompt", "worktree", "repository_path", "problem"), (), total=total))
 
 

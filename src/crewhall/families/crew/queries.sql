@@ -13,9 +13,17 @@ SELECT id FROM instance WHERE agent_id = :agent_id;
 -- name: instance_insert
 -- A new instance, about to be started.
 INSERT INTO instance (id, agent_id, type, status, runtime, node, repository_path, worktree, branch, base_branch, session,
-                      conversation_id, prompt, tier, issue_number, parent, created_at, updated_at)
+                      conversation_id, prompt, tier, issue_number, parent, ports, created_at, updated_at)
 VALUES (:id, :agent_id, :type, 'started', :runtime, :node, :repository_path, :worktree, :branch, :base_branch, :session,
-        :conversation_id, :prompt, :tier, :issue_number, :parent, :now, :now);
+        :conversation_id, :prompt, :tier, :issue_number, :parent, :ports, :now, :now);
+
+-- name: instance_ports
+-- The ports that are handed out on a node.
+SELECT ports FROM instance WHERE node = :node AND ports <> '[]';
+
+-- name: instance_ports_free
+-- An instance gives its ports back.
+UPDATE instance SET ports = '[]' WHERE id = :id;
 
 -- name: instance_delete
 -- Forget an instance that never came to be.

@@ -10,7 +10,7 @@ Rules of instances: no clock, no database, no world.
 import re
 import unicodedata
 
-from crewhall.errors import InvalidState
+from crewhall.errors import InvalidState, LimitExceeded
 
 ID_PATTERN = re.compile(r"(work|review|plan)-[a-z0-9]+(?:-[a-z0-9]+)*-a[1-9][0-9]{0,5}")
 PREFIXES = {"coding": "work", "review": "review", "planning": "plan"}
@@ -50,6 +50,17 @@ def numbered_id(stem: str, taken: list[str]) -> str:
     """The first id with this stem after all that were given out."""
     numbers = [int(one.rpartition("-a")[2]) for one in taken if re.fullmatch(rf"{re.escape(stem)}-a[0-9]+", one)]
     return f"{stem}-a{max(numbers, default=0) + 1}"
+
+
+def choose_ports(candidates: list[int], taken: set[int], count: int) -> list[int]:
+    """The first ports that nobody has. Raises LimitExceeded when there are too few."""
+    free = [port for port in candidates if port not in taken][:count]
+    if len(free) < count:
+        raise LimitExceeded(
+            f"{len(free)} of {count} ports are free for a new instance",
+            hint="Abandon instances that are over, or make crew.port_range larger.",
+        )
+    return free
 
 
 def refuse_status(instance_id: str, status: str, allowed: tuple[str, ...], doing: str) -> None:

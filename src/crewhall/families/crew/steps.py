@@ -41,6 +41,7 @@ from crewhall.outside.git import open_repository
 from crewhall.outside.launch_spec import launcher_words
 from crewhall.outside.processes import ProcessId, identify, is_alive
 from crewhall.outside.removal import remove_worktree
+from crewhall.outside.worktree_files import copy_included, save_included
 from crewhall.outside.worktrees import add_worktree
 from crewhall.stop import Stop
 from crewhall.store.transaction import Row
@@ -84,6 +85,7 @@ def _remove_new_worktree(world: NodeWorld, operation: Change) -> None:
 
 def _write_files(world: NodeWorld, operation: Change) -> Row:
     row = instance_row(operation)
+    copy_included(open_repository(row["repository_path"], world.stop), row["worktree"])
     return {"token_hash": write_files(world.settings, row, resumes=operation.kind is RESTARTING)}
 
 
@@ -146,6 +148,7 @@ def remove_instance_worktree(row: InstanceRow, stop: Stop | None = None) -> Row:
     ref = saved_ref(row["id"])
     try:
         repo = open_repository(row["repository_path"], stop)
+        save_included(repo, row["worktree"], f"{ref}-ignored")
         has_commits = repo.commit_of(f"refs/heads/{row['branch']}") != repo.commit_of(row["base_branch"])
         remove_worktree(repo, row["worktree"], row["branch"], not has_commits, ref)
         saved = repo.text("for-each-ref", "--format=%(refname)", ref, f"{ref}-*").split()

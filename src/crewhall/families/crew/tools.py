@@ -31,7 +31,7 @@ from crewhall.families.crew.model import (
     Status,
 )
 from crewhall.families.crew.observation import to_state
-from crewhall.families.crew.rules import LIVE, NEXT, numbered_id, refuse_busy, refuse_status, stem_for
+from crewhall.families.crew.rules import LIVE, NEXT, choose_ports, numbered_id, refuse_busy, refuse_status, stem_for
 from crewhall.families.crew.run_directory import run_directory
 from crewhall.families.crew.runtimes import runtime_named
 from crewhall.families.crew.site import attach_command, refuse_elsewhere, tmux_of
@@ -52,6 +52,7 @@ from crewhall.families.work.model import Path
 from crewhall.families.work.workspace.creation import worktrees_directory
 from crewhall.identity import new_id
 from crewhall.journal import Kind
+from crewhall.outside.free_ports import free_ports
 from crewhall.outside.git import GitRepository, open_repository
 from crewhall.outside.worktrees import true_path
 from crewhall.stop import Stop
@@ -60,6 +61,7 @@ from crewhall.tool import OPERATOR
 
 KNOWN_TO_AGENTS = ("claude_code", "codex", "gemini", "opencode")  # runtimes that an agent's row can name
 LISTED_BYTES = 2_000  # of an instance in a list
+SPARE_PORTS = 40  # times as many ports as one start needs are looked at: so many may start at once
 OUTPUT_LINES, OUTPUT_CHARACTERS = 200, 40_000
 
 RuntimeName = Annotated[str, Field(min_length=1, max_length=100, description="A runtime of the settings.")]
@@ -105,9 +107,10 @@ def instance_start(
         "issue_number": issue_number,
         "parent": None,
     }
+    candidates = _candidate_ports(call)
     stem = stem_for(type, issue_number, title or prompt)
     with call.begin_midway() as tx:
-        operation, row = _begin_start(call, tx, repo, stem, fields, role, capabilities)
+        operation, row = _begin_start(call, tx, repo, stem, fields, role, capabilities, candidates)
     carry_out(call, operation)
     return InstanceStarted(
         instance_id=row["id"],
@@ -145,7 +148,14 @@ def _refuse_base(repo: GitRepository, base: str) -> None:
 
 
 def _begin_start(
-    call: Call, tx: Tx, repo: GitRepository, stem: str, fields: Row, role: Role, capabilities: list[str] | None
+    call: Call,
+    tx: Tx,
+    repo: GitRepository,
+    stem: str,
+    fields: Row,
+    role: Role,
+    capabilities: list[str] | None,
+    candidates: list[int],
 ) -> tuple[Change, InstanceRow]:
     """The row, the agent and the operation of a new instance, whose id, branch and session nobody has."""
     tx.run("hall_lock")
@@ -157,10 +167,23 @@ def _begin_start(
     own["capabilities"] = json.dumps(capabilities) if capabilities else None
     agent = insert_agent(call, tx, own, role, fields["type"], "offline")
     placed = {"id": instance_id, "branch": instance_id, "session": instance_id, "worktree": path}
-    tx.run("instance_insert", agent_id=agent["id"], now=tx.now, **placed, **fields)
+    ports = choose_ports(candidates, _ports_taken(tx, call.settings.node), call.settings["crew.ports"])
+    tx.run("instance_insert", agent_id=agent["id"], ports=json.dumps(ports), now=tx.now, **placed, **fields)
     row: InstanceRow | None = tx.one("instance_get", id=instance_id)
     assert row is not None
     return begin(call, tx, STARTING, row), row
+
+
+def _candidate_ports(call: Call) -> list[int]:
+    """Ports on which nobody listens, more than needed: another start may take some of them at the same moment."""
+    first, last = call.settings["crew.port_range"]
+    with call.look() as tx:
+        taken = _ports_taken(tx, call.settings.node)
+    return free_ports(range(first, last + 1), taken, call.settings["crew.ports"] * SPARE_PORTS)
+
+
+def _ports_taken(tx: Tx, node: str) -> set[int]:
+    return {port for row in tx.all("instance_ports", node=node) for port in json.loads(row["ports"])}
 
 
 def _branches_with(repo: GitRepository, stem: str) -> list[str]:

@@ -29,6 +29,7 @@ CREATE TABLE instance (
   last_activity_at bigint,
   problem          text,
   saved_refs       text NOT NULL DEFAULT '[]',
+  ports            text NOT NULL DEFAULT '[]',
   created_at       bigint NOT NULL,
   updated_at       bigint NOT NULL
 );
