@@ -4,57 +4,16 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from crewhall.app import Hub
 from crewhall.errors import LimitExceeded
-from crewhall.families.all import registry
 from crewhall.families.crew.run_directory import run_directory
-from crewhall.families.crew.site import tmux_of
-from crewhall.identity import Actor
-from tests.conftest import eventually, settings_for
-from tests.outside.repos import commit, git, make_repository
+from tests.conftest import eventually
+from tests.families.crew.yards import Yard
+from tests.outside.repos import commit, git
 
 pytestmark = pytest.mark.slow
-PERSON = Actor("operator", "operator", proof="token")
-PROGRAM = "env > env.txt; mv env.txt seen.txt; exec sleep 600"
-
-
-class Yard:
-    """A hall whose instances write their environment to a file, and a repository."""
-
-    def __init__(self, directory: Path, **settings: Any) -> None:
-        self.repo = make_repository(directory / "shop")
-        self.root = Path(self.repo.root)
-        (self.root / ".gitignore").write_text(".env\nseen.txt\nenv.txt\nready.txt\n")
-        commit(self.root, "ignore")
-        runtimes = {"custom": {"command": ["sh", "-c", PROGRAM]}}
-        chosen = settings_for(str(directory / "hall.db"), directory / "home", crew__runtimes=runtimes, **settings)
-        self.hub = Hub(chosen, registry())
-
-    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        return self.hub.call(tool, arguments, PERSON)
-
-    def start(self) -> dict[str, Any]:
-        where = {"repository_path": self.repo.root, "runtime": "custom"}
-        return self.call("instance_start", prompt="Do it", **where)
-
-    def environment(self, started: dict[str, Any]) -> dict[str, str]:
-        """What the program of an instance was given."""
-        path = Path(started["worktree_path"], "seen.txt")
-        text = eventually(lambda: path.exists() and path.read_text())
-        return dict(line.partition("=")[::2] for line in text.splitlines())
-
-    def get(self, started: dict[str, Any]) -> dict[str, Any]:
-        return self.call("instance_get", id=started["instance_id"])
-
-    def close(self) -> None:
-        tmux = tmux_of(self.hub.settings)
-        for session in tmux.panes():
-            tmux.kill(session)
-        self.hub.close()
 
 
 @pytest.fixture

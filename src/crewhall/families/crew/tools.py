@@ -52,6 +52,7 @@ from crewhall.families.work.model import Path
 from crewhall.families.work.workspace.creation import worktrees_directory
 from crewhall.identity import new_id
 from crewhall.journal import Kind
+from crewhall.outside.environment import refuse_missing
 from crewhall.outside.free_ports import free_ports
 from crewhall.outside.git import GitRepository, open_repository
 from crewhall.outside.worktrees import true_path
@@ -92,6 +93,7 @@ def instance_start(
     """
     refuse_unproven(call)
     runtime_named(call.settings, runtime)
+    refuse_missing("tmux", "an instance")
     repo = open_repository(_repository_path(call, repository_path), call.stop)
     base = base_branch or repo.current_branch()
     _refuse_base(repo, base)
