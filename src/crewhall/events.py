@@ -33,6 +33,7 @@ EVENTS = {
     "instance.stopped": EventKind("instance", "Its session was ended; worktree and branch stay."),
     "instance.abandoned": EventKind("instance", "It was given up: session and worktree are gone, its work is saved."),
     "instance.messaged": EventKind("instance", "A message for its conversation was queued."),
+    "instance.told": EventKind("instance", "Its conversation, or its inbox, has the message; `data` says how."),
     "message.sent": EventKind("message", "A message was sent."),
     "message.broadcast": EventKind("thread", "A message was sent to every agent that is in the hall."),
     "message.read": EventKind("message", "Messages were marked as read: `count` of them, this one first."),

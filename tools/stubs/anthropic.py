@@ -1,5 +1,6 @@
 """Anthropic's Messages API, from a script: a model that plays what the script says, turn by turn."""
 
+import itertools
 import json
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -10,6 +11,7 @@ from tools.stubs.loopback import Refused, model
 
 Json = dict[str, Any]
 USAGE = {"input_tokens": 1, "output_tokens": 1}
+ANSWERS = itertools.count(1)  # a client counts the tokens of an id once
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,14 @@ def _text(text: str) -> tuple[Json, Json, str]:
 
 def _stream(name: str, usage: Json, block: Json, delta: Json, reason: str) -> Iterator[Json]:
     """The events of an answer with one block of content."""
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": name, "content": [], "usage": usage}
+    message = {
+        "id": f"msg_{next(ANSWERS)}",
+        "type": "message",
+        "role": "assistant",
+        "model": name,
+        "content": [],
+        "usage": usage,
+    }
     yield {"type": "message_start", "message": message | {"stop_reason": None, "stop_sequence": None}}
     yield {"type": "content_block_start", "index": 0, "content_block": block}
     yield {"type": "content_block_delta", "index": 0, "delta": delta}

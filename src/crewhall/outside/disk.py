@@ -3,9 +3,11 @@ Directories that come and go: temporary ones, and the deletion of whole trees, n
 
     scratch()                   a `with` block with a temporary directory
     delete(path) -> None        refuse_mounts(path) -> None
+    try_lock(path)              a `with` block that has the file's lock, or not
 """
 
 import contextlib
+import fcntl
 import os
 import re
 import shutil
@@ -32,6 +34,28 @@ def scratch() -> Iterator[str]:
         ) from None
     with made as path:
         yield path
+
+
+@contextlib.contextmanager
+def try_lock(path: str) -> Iterator[bool]:
+    """Whether we hold the lock of this file, until the block or our process ends; nobody is waited for."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError:
+        yield False
+        return
+    try:
+        yield _take_lock(handle)
+    finally:
+        os.close(handle)
+
+
+def _take_lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def delete(path: str) -> None:

@@ -5,6 +5,7 @@ import logging
 
 from crewhall.app import Tick
 from crewhall.errors import Failure
+from crewhall.families.crew.delivery import deliver
 from crewhall.families.crew.family import crew
 from crewhall.families.crew.instance_rows import disconnect, locked_row
 from crewhall.families.crew.model import InstanceRow
@@ -42,6 +43,18 @@ def note_end(tick: Tick, row: InstanceRow) -> None:
         fresh = locked_row(tx, row["id"])
         if fresh["pid"] == row["pid"] and not tx.all("operations_on", subject=row["id"]):
             disconnect(tx, fresh, how, tick.now + int(tick.settings["agent.grace"] * 1000))
+
+
+@crew.chore("instance_messages", seconds=WATCH_SECONDS, everywhere=True)
+def deliver_messages(tick: Tick) -> None:
+    """Bring messages into the conversations of programs that run here, and note the tokens that those took."""
+    for row in _rows(tick):
+        if row["status"] not in LIVE or row["ended_how"] is not None or not is_running(row):
+            continue
+        try:
+            deliver(tick, row)
+        except Failure:
+            log.exception("messages could not be delivered", extra={"instance": row["id"]})
 
 
 @crew.chore("instance_worktrees", seconds=30.0, everywhere=True, limit_seconds=120.0)

@@ -36,10 +36,11 @@ def write_files(settings: Settings, row: InstanceRow, *, resumes: bool) -> str:
     own = {"CREWHALL_TOKEN": token, "CLAUDEOPS_TIER": str(row["tier"])}
     entry = {"command": bridge.words[0], "args": list(bridge.words[1:]), "env": {**bridge.variables, **own}}
     place.write("mcp.json", json.dumps({"mcpServers": {"crewhall": entry}}, indent=1))
+    spec = _spec(settings, row, runtime, place, prompt, own, resumes)
     if runtime.state == "claude":
-        claude_code.prepare(place)
+        claude_code.prepare(place, spec.environment)
     with plainly(place.spec):
-        write_spec(str(place.spec), _spec(settings, row, runtime, place, prompt, own, resumes))
+        write_spec(str(place.spec), spec)
     return hash_of(token)
 
 

@@ -16,9 +16,11 @@ from crewhall.app import Call
 from crewhall.bounded import Limit, Offset, page
 from crewhall.config import Settings
 from crewhall.errors import Failure, Forbidden, InvalidInput, NotFound
+from crewhall.families.crew.delivery import note_delivery, put_in_inbox
 from crewhall.families.crew.family import crew
 from crewhall.families.crew.instance_rows import locked_row
 from crewhall.families.crew.model import (
+    DeliveredBy,
     Instance,
     InstanceChanged,
     InstanceId,
@@ -366,13 +368,19 @@ def _terminal(settings: Settings, row: InstanceRow, lines: int) -> tuple[str, bo
 def instance_send(call: Call, id: InstanceId, text: MessageText) -> MessageQueued:
     """Send a message into an instance's conversation, while it works or idles. It arrives once and whole.
 
-    While the program waits for a person's decision nothing is typed; the message waits too.
+    While the program waits for a person's decision nothing is typed; the message waits too. A runtime that can't be
+    reached so gets it in its inbox in the hall.
     """
     refuse_unproven(call)
     row = find_instance(call, id)
     refuse_status(id, row["status"], LIVE, "sent messages")
+    by_inbox = runtime_named(call.settings, row["runtime"]).messages == "inbox"
     message_id = new_id("im")
     with call.begin() as tx:
         tx.run("instance_message_insert", id=message_id, instance_id=id, sender=call.actor.id, body=text, now=call.now)
         tx.event("instance.messaged", id, data=json.dumps({"message_id": message_id}))
-    return MessageQueued(message_id=message_id, instance_id=id, delivered=False, delivered_by=None)
+        if by_inbox:
+            put_in_inbox(tx, row, text)
+            note_delivery(tx, id, message_id, "inbox")
+    how: DeliveredBy | None = "inbox" if by_inbox else None
+    return MessageQueued(message_id=message_id, instance_id=id, delivered=by_inbox, delivered_by=how)

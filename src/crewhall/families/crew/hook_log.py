@@ -1,0 +1,81 @@
+"""
+What Claude Code's hooks wrote down, and the state that follows from it.
+
+    UserPromptSubmit ─▶ working ── PreToolUse ─▶ in a tool ── PostToolUse ─▶ working ── Stop ─▶ idle
+                                       └── PermissionRequest ─▶ waiting
+"""
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from crewhall.families.crew.observation import Observation
+from crewhall.families.crew.run_directory import RunDirectory
+
+TAIL_BYTES = 256_000
+AFTER_TOOL = ("PostToolUse", "PostToolUseFailure")
+TURN_ENDS = ("Stop", "StopFailure")
+
+Line = dict[str, Any]
+
+
+def hook_lines(place: RunDirectory) -> list[Line]:
+    """The last lines of the log, the oldest first; of a log that was just moved, the older part too."""
+    current = _lines(place.path / "hooks.jsonl")
+    return current if len(current) > 500 else [*_lines(place.path / "hooks.old.jsonl"), *current]
+
+
+def _lines(path: Path) -> list[Line]:
+    found = []
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - TAIL_BYTES))
+        for line in file.read(TAIL_BYTES).split(b"\n"):
+            with contextlib.suppress(ValueError, RecursionError):
+                value = json.loads(line)
+                if isinstance(value, dict) and isinstance(value.get("at"), int):
+                    found.append(value)
+    return found
+
+
+def prompted_messages(lines: list[Line]) -> set[str]:
+    """The messages that were in a prompt which the program took."""
+    return {one for line in lines for one in line.get("messages") or ()}
+
+
+def open_tools(lines: list[Line]) -> list[Line]:
+    """The tools that were begun in this turn and have not ended, the latest last."""
+    running: dict[str, Line] = {}
+    for line in lines:
+        key = str(line.get("tool_use_id"))
+        if line.get("event") == "PreToolUse":
+            running[key] = line
+        elif line.get("event") in AFTER_TOOL:
+            running.pop(key, None)
+        elif line.get("event") in ("UserPromptSubmit", *TURN_ENDS):
+            running.clear()
+    return list(running.values())
+
+
+def observe_hooks(place: RunDirectory) -> Observation | None:
+    """The state by the last hook that counts; None when there was none."""
+    lines = [line for line in hook_lines(place) if "agent" not in line]
+    telling = [line for line in lines if line.get("event") not in ("SessionStart", "Notification")]
+    if not telling or telling[-1]["event"] == "SessionEnd":
+        return None
+    last = telling[-1]
+    if last["event"] == "PermissionRequest":
+        evidence = f"waits for a person: asked for permission for {last.get('tool_name', 'a tool')},"
+        return Observation("waiting", evidence, "hooks", last["at"])
+    if last["event"] in TURN_ENDS:
+        return Observation("idle", f"the turn ended: {last['event']}", "hooks", last["at"])
+    if running := open_tools(lines):
+        return Observation("in a tool", tool_evidence(running), "hooks", running[-1]["at"])
+    return Observation("working", f"busy: {last['event']}", "hooks", last["at"])
+
+
+def tool_evidence(running: list[Line]) -> str:
+    """Which tool runs, in words."""
+    return f"busy: PreToolUse of {running[-1].get('tool_name', 'a tool')}"
