@@ -91,7 +91,7 @@ def test_words_directory_and_environment_arrive_as_they_are(
 
 def test_a_single_word_is_a_program_and_no_shell_command(tmux: Tmux, tmp_path: Path) -> None:
     program = tmp_path / "my $program; true"
-    program.write_text("#!/bin/sh\necho it ran\n")
+    program.write_text("#!/bin/sh\necho it ran\nread line\n")
     program.chmod(0o755)
     tmux.start("ada", [str(program)], "/")
     eventually(lambda: tmux.capture("ada", 10) == "it ran")
@@ -178,7 +178,9 @@ def test_a_start_succeeds_while_the_last_session_ends(tmux: Tmux) -> None:
 
 
 def test_the_last_screen_of_a_dead_program_can_be_read(tmux: Tmux) -> None:
-    tmux.start("ada", ["sh", "-c", "seq 1 500; echo '  ünd  Schluß'; echo; exit 3"], "/")
+    tmux.start("ada", ["sh", "-c", "stty -echo; seq 1 500; echo '  ünd  Schluß'; echo; read line; exit 3"], "/")
+    eventually(lambda: "Schluß" in tmux.capture("ada", 10))
+    tmux.paste("ada", "")
     eventually(lambda: tmux.panes()["ada"].is_dead)
     assert tmux.capture("ada", 3) == "499\n500\n  ünd  Schluß"
     assert tmux.capture("ada", 10_000).splitlines()[:2] == ["1", "2"]
