@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,9 +45,19 @@ def stubborn(tmp_path: Path) -> Iterator[Started]:
     yield from run_script(tmp_path, f"trap '' TERM; {FAMILY}")
 
 
+@contextmanager
+def running(words: list[str], **more: Any) -> Iterator[Started]:
+    """A child that is killed at the end, however the test ends."""
+    with subprocess.Popen(words, **more) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
 def run_script(tmp_path: Path, script: str) -> Iterator[Started]:
     mark = f"TEST_{secrets.token_hex(6)}"
-    with subprocess.Popen(["sh", "-c", script], cwd=tmp_path, env={**os.environ, mark: "1"}) as child:
+    with running(["sh", "-c", script], cwd=tmp_path, env={**os.environ, mark: "1"}) as child:
         eventually(lambda: (tmp_path / "grandchild").exists() and (tmp_path / "grandchild").read_text().strip())
         yield child
         for one in marked_processes(mark, "1"):
@@ -106,10 +118,10 @@ def test_what_ignores_the_request_is_killed(stubborn: Started) -> None:
 
 def test_what_starts_during_the_end_is_ended_too(tmp_path: Path) -> None:
     script = "trap 'sleep 3601 & echo $! > late' TERM; touch ready; while :; do sleep 0.05; done"
-    with subprocess.Popen(["sh", "-c", script], cwd=tmp_path) as child:
+    with running(["sh", "-c", script], cwd=tmp_path) as child:
         eventually((tmp_path / "ready").exists)
-        end_tree(known(child.pid), grace_seconds=0.5)
-        late = int(eventually(lambda: (tmp_path / "late").exists() and (tmp_path / "late").read_text().strip()))
+        assert end_tree(known(child.pid), grace_seconds=0.5) >= 3  # the shell, its sleeper, the late one
+        late = int(eventually(lambda: (tmp_path / "late").read_text().strip()))
         eventually(lambda: identify(late) is None)
 
 
@@ -142,7 +154,7 @@ def test_marked_processes_are_found_wherever_they_went() -> None:
     name, long = f"TEST_{secrets.token_hex(6)}", "x" * 400
     environment = {**os.environ, name: "one"}
     command = ["setsid", "sh", "-c", "exec sleep 3600 || :", long]
-    with subprocess.Popen(command, env=environment) as child:
+    with running(command, env=environment) as child:
         found = eventually(lambda: marked_processes(name, "one"))
         assert [one.process for one in found] == [known(child.pid)]
         eventually(lambda: marked_processes(name, "one") == [Marked(known(child.pid), "sleep 3600")])
@@ -155,20 +167,18 @@ def test_marked_processes_are_found_wherever_they_went() -> None:
 @linux_only
 def test_a_long_command_line_is_cut() -> None:
     name = f"TEST_{secrets.token_hex(6)}"
-    with subprocess.Popen(["sh", "-c", "read line; :", "x" * 400], env={name: "1"}, stdin=subprocess.PIPE) as child:
+    with running(["sh", "-c", "read line; :", "x" * 400], env={name: "1"}, stdin=subprocess.PIPE):
         words = eventually(lambda: [one.words for one in marked_processes(name, "1") if one.words.startswith("sh")])[0]
         assert words == ("sh -c read line; : " + "x" * 400)[:200]
-        child.kill()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root sees other users' environments")
 @linux_only
 def test_another_users_process_is_not_ours() -> None:
     name = f"TEST_{secrets.token_hex(6)}"
-    with subprocess.Popen(["sleep", "3600"], env={**os.environ, name: "1"}, user=65534) as child:
+    with running(["sleep", "3600"], env={**os.environ, name: "1"}, user=65534) as child:
         eventually(lambda: Path(f"/proc/{child.pid}/cmdline").read_bytes().startswith(b"sleep"))
         assert marked_processes(name, "1") == []
-        child.kill()
 
 
 def test_without_proc_ps_tells_the_same(family: Started, monkeypatch: pytest.MonkeyPatch) -> None:

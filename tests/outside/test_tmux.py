@@ -1,5 +1,6 @@
 """Terminals on the hall's own tmux server, with a real tmux."""
 
+import contextlib
 import json
 import os
 import signal
@@ -62,6 +63,10 @@ def raw(tmux: Tmux, *words: str) -> bytes:
     return subprocess.run(["tmux", "-L", tmux.name, *words], capture_output=True, timeout=20, check=True).stdout
 
 
+def server_pid(tmux: Tmux) -> int:
+    return int(raw(tmux, "display-message", "-p", "#{pid}"))
+
+
 def test_a_second_session_of_the_same_name_is_refused(tmux: Tmux) -> None:
     pid = tmux.start("ada", SLEEPER, "/")
     with pytest.raises(Conflict, match="ada"):
@@ -81,11 +86,12 @@ def test_words_directory_and_environment_arrive_as_they_are(
     assert found == [str(tmp_path / "shown"), *words] and cwd == str(odd)
     assert isinstance(environment, dict) and environment["TERM"] == "tmux-256color"
     assert "s3cret" not in environment.values() and tmux.name in environment["TMUX"]
+    assert b"/elsewhere" not in Path(f"/proc/{server_pid(tmux)}/environ").read_bytes()
 
 
 def test_a_single_word_is_a_program_and_no_shell_command(tmux: Tmux, tmp_path: Path) -> None:
     program = tmp_path / "my $program; true"
-    program.write_text("#!/bin/sh\necho it ran\n")
+    program.write_text("#!/bin/sh\necho it ran\nread line\n")
     program.chmod(0o755)
     tmux.start("ada", [str(program)], "/")
     eventually(lambda: tmux.capture("ada", 10) == "it ran")
@@ -105,10 +111,10 @@ def test_what_tmux_refuses_is_told_in_its_words(tmux: Tmux) -> None:
 
 def test_a_server_that_hangs_is_a_timeout(tmux: Tmux) -> None:
     tmux.start("ada", SLEEPER, "/")
-    server = int(raw(tmux, "display-message", "-p", "#{pid}"))
+    server = server_pid(tmux)
     os.kill(server, signal.SIGSTOP)
     try:
-        with pytest.raises(TimedOut):
+        with pytest.raises(TimedOut, match=r"0\.5 s"):
             Tmux(tmux.name, seconds=0.5).panes()
     finally:
         os.kill(server, signal.SIGCONT)
@@ -139,6 +145,28 @@ def test_twenty_sessions_start_at_once(tmux: Tmux) -> None:
     assert [panes[f"a{number}"].pid for number in range(20)] == pids
 
 
+def test_a_start_whose_server_ends_meanwhile_is_tried_again(tmux: Tmux) -> None:
+    tmux.start("old", SLEEPER, "/")
+    server = server_pid(tmux)
+    os.kill(server, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as threads:
+        starting = threads.submit(tmux.start, "new", SLEEPER, "/")
+        eventually(lambda: is_connected("new", tmux))
+        os.kill(server, signal.SIGKILL)
+        pid = starting.result(20)
+    assert {name: pane.pid for name, pane in tmux.panes().items()} == {"new": pid}
+
+
+def is_connected(session: str, tmux: Tmux) -> bool:
+    """Whether a tmux command that names the session has a socket, which is its connection to the server."""
+    wanted = {session.encode(), tmux.name.encode(), b"new-session"}
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted <= set((process / "cmdline").read_bytes().split(b"\0")):
+                return any(os.readlink(link).startswith("socket:") for link in (process / "fd").iterdir())
+    return False
+
+
 def test_a_start_succeeds_while_the_last_session_ends(tmux: Tmux) -> None:
     for number in range(25):
         tmux.start(f"old{number}", SLEEPER, "/")
@@ -150,13 +178,16 @@ def test_a_start_succeeds_while_the_last_session_ends(tmux: Tmux) -> None:
 
 
 def test_the_last_screen_of_a_dead_program_can_be_read(tmux: Tmux) -> None:
-    tmux.start("ada", ["sh", "-c", "seq 1 500; echo '  ünd  Schluß'; echo; exit 3"], "/")
+    tmux.start("ada", ["sh", "-c", "stty -echo; seq 1 500; echo '  ünd  Schluß'; echo; read line; exit 3"], "/")
+    eventually(lambda: "Schluß" in tmux.capture("ada", 10))
+    tmux.paste("ada", "")
     eventually(lambda: tmux.panes()["ada"].is_dead)
     assert tmux.capture("ada", 3) == "499\n500\n  ünd  Schluß"
     assert tmux.capture("ada", 10_000).splitlines()[:2] == ["1", "2"]
 
 
-def test_the_title_is_the_programs(tmux: Tmux) -> None:
+def test_the_title_is_the_programs_in_any_locale(tmux: Tmux, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "C")
     tmux.start("ada", ["sh", "-c", "printf '\\033]2;✳ a: b  c\\007'; sleep 3600"], "/")
     eventually(lambda: tmux.panes()["ada"].title == "✳ a: b  c")
 

@@ -86,7 +86,7 @@ class Tmux:
     def panes(self) -> dict[str, Pane]:
         """The first pane of each session, by the session's name; empty when no server runs."""
         ended = self._run("list-panes", "-a", "-F", LISTED)
-        if ended.code and NO_SERVER.search(_message(ended)):
+        if _is_missing(ended):  # a server that is ending has no session either
             return {}
         found: dict[str, tuple[int, Pane]] = {}
         for line in _check(ended, "").splitlines():
@@ -105,6 +105,7 @@ class Tmux:
     def capture(self, session: str, lines: int) -> str:
         """The last lines of the screen and its history, without blank ones at the end; also of a dead pane.
 
+        A busy tmux 3.3 may show nothing of a program that ended within milliseconds of its start.
         Raises NotFound when there is no such session.
         """
         ended = self._run("capture-pane", "-p", "-S", f"-{lines}", "-t", _target(session))
