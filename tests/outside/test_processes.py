@@ -121,7 +121,7 @@ def test_what_starts_during_the_end_is_ended_too(tmp_path: Path) -> None:
     with running(["sh", "-c", script], cwd=tmp_path) as child:
         eventually((tmp_path / "ready").exists)
         assert end_tree(known(child.pid), grace_seconds=0.5) >= 3  # the shell, its sleeper, the late one
-        late = int(eventually(lambda: (tmp_path / "late").read_text().strip()))
+        late = int(eventually(lambda: (tmp_path / "late").exists() and (tmp_path / "late").read_text().strip()))
         eventually(lambda: identify(late) is None)
 
 

@@ -175,6 +175,7 @@ class HubServer(uvicorn.Server):
         """Ten times a second: whether to stop. A hub that a bridge started stops when nobody has used it for long."""
         bridges, worktrees = self.services.bridges, self.services.worktrees
         is_used = bridges.connections or self.server_state.connections or worktrees.connections or worktrees.is_wanted
+        is_used = is_used or self.services.hub.presence.instances
         if not bridges.is_for_bridges or is_used:
             self._used_at = time.monotonic()
         elif time.monotonic() - self._used_at > self.services.hub.settings["server.idle"]:

@@ -7,7 +7,7 @@ from crewhall.app import Tick
 from crewhall.errors import Failure
 from crewhall.families.crew.delivery import deliver
 from crewhall.families.crew.family import crew
-from crewhall.families.crew.instance_rows import disconnect, locked_row
+from crewhall.families.crew.instance_rows import disconnect
 from crewhall.families.crew.model import InstanceRow
 from crewhall.families.crew.observation import end_text
 from crewhall.families.crew.rules import LIVE
@@ -22,13 +22,16 @@ log = logging.getLogger(__name__)
 @crew.chore("instances", seconds=WATCH_SECONDS, everywhere=True)
 def watch_instances(tick: Tick) -> None:
     """A living process keeps its agent's lease; one that is gone is noted, and its agent is offline at once."""
+    alive = 0
     for row in _rows(tick):
         if row["pid"] is None or row["ended_how"] is not None or row["status"] not in LIVE:
             continue
         if is_running(row) and not run_directory(tick.settings, row["id"]).read("ended.json"):
             tick.hub.presence.note_call(row["agent_id"], None)
+            alive += 1
         else:
             note_end(tick, row)
+    tick.hub.presence.instances = alive
 
 
 def _rows(tick: Tick) -> list[InstanceRow]:
@@ -40,8 +43,8 @@ def note_end(tick: Tick, row: InstanceRow) -> None:
     """Write down that an instance's process is gone, and how, unless an operation on it is under way."""
     how = end_text(run_directory(tick.settings, row["id"]).read("ended.json"))
     with tick.begin() as tx:
-        fresh = locked_row(tx, row["id"])
-        if fresh["pid"] == row["pid"] and not tx.all("operations_on", subject=row["id"]):
+        fresh: InstanceRow | None = tx.one("instance_lock", id=row["id"])  # None: its start was undone just now
+        if fresh is not None and fresh["pid"] == row["pid"] and not tx.all("operations_on", subject=row["id"]):
             disconnect(tx, fresh, how, tick.now + int(tick.settings["agent.grace"] * 1000))
 
 
