@@ -1,6 +1,7 @@
 """
 Who is calling: the operator or an agent, told by what comes with each request and by nothing else.
 
+    process of an instance's session ──▶ that instance, whatever it brings along
     bearer token ──▶ operator | agent          cookie of the dashboard ──▶ operator
     no token     ──▶ operator, when it is a process of the hub's own user and no browser; refused otherwise
 """
@@ -9,11 +10,14 @@ import hashlib
 import os
 import re
 import secrets
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crewhall.errors import Unauthorized
-from crewhall.store.transaction import Look, Tx
+from crewhall.outside.processes import ProcessId, lineage
+from crewhall.outside.processes import identify as identify_process
+from crewhall.store.transaction import Look, Row, Store, Tx
 from crewhall.token_file import TOKEN_FILE, read_operator_token
 
 ID_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -64,18 +68,43 @@ class Actor:
 OPERATOR = Actor("operator", "operator")
 
 
+class Sender:
+    """The process at the other end of a connection, and the instance that it belongs to.
+
+    `pids` names the processes that hold that end; it is called once at most, and only while an instance lives. An
+    instance's process is recorded before its program runs, so a connection that is nobody's stays nobody's.
+    """
+
+    def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
+        self._pids = pids
+        self.is_known = False
+        self.instance: str | None = None
+
+    def trace(self, store: Store, node: str) -> None:
+        """Find out which of the node's living instances it belongs to, if any."""
+        with store.read() as tx:
+            rows = tx.all("instances_alive", node=node)
+        leaders = {ProcessId(row["pid"], row["process_started"]): row["id"] for row in rows}
+        pids = {leader.pid for leader in leaders}
+        above = (identify_process(pid) for own in self._pids() for pid in lineage(own) if pid in pids)
+        self.instance = next((leaders[one] for one in above if one in leaders), None) if leaders else None
+        self.is_known = True
+
+
 @dataclass(frozen=True)
 class Credentials:
-    """What a request brought: a bearer token, a cookie, or being a local process that is no browser."""
+    """What a request brought: a bearer token, a cookie, or being a local process that is no browser; and its sender."""
 
     token: str | None = None
     cookie: str | None = None
     is_local: bool = False
+    sender: Sender | None = None
 
     @property
     def needs_no_look(self) -> bool:
-        """Whether no token has to be looked up: it is the operator's own process."""
-        return self.is_local and self.token is None and self.cookie is None
+        """Whether nothing has to be looked up: it is the operator's own process, and of no instance."""
+        is_nobodys = self.sender is None or (self.sender.is_known and self.sender.instance is None)
+        return self.is_local and self.token is None and self.cookie is None and is_nobodys
 
 
 def hash_of(token: str) -> str:
@@ -83,7 +112,12 @@ def hash_of(token: str) -> str:
 
 
 def identify(look: Look, credentials: Credentials, now: int) -> Actor:
-    """The actor these credentials stand for. Raises Unauthorized; a wrong token is never taken for none."""
+    """The actor these credentials stand for. Raises Unauthorized; a wrong token is never taken for none.
+
+    The sender has been traced. If it belongs to an instance, no token or cookie makes it another.
+    """
+    if credentials.sender is not None and credentials.sender.instance is not None:
+        return _by_process(look, credentials.sender.instance)
     if credentials.token is not None:
         return _by_token(look, credentials.token, ("operator", "agent"), now)
     if credentials.cookie is not None:
@@ -96,6 +130,21 @@ def identify(look: Look, credentials: Credentials, now: int) -> Actor:
     )
 
 
+def _by_process(look: Look, instance_id: str) -> Actor:
+    row = look.one("instance_alive", id=instance_id)
+    if row is None:
+        raise Unauthorized(
+            f"this process belongs to {instance_id}, which has ended",
+            hint="The operator can restart the instance with `crewhall instance restart`.",
+        )
+    return _agent_actor(row, "process")
+
+
+def _agent_actor(row: Row, proof: str) -> Actor:
+    own = {"instance": row["instance_id"], "tier": row["tier"]}
+    return Actor("agent", row["agent_id"], row["role"], row["type"], proof=proof, **own)
+
+
 def _by_token(look: Look, token: str, kinds: tuple[str, ...], now: int) -> Actor:
     row = look.one("token_find", hash=hash_of(token), now=now)
     if row is None or row["kind"] not in kinds:
@@ -104,8 +153,7 @@ def _by_token(look: Look, token: str, kinds: tuple[str, ...], now: int) -> Actor
         new = "Open a new link (`crewhall link`)." if "browser" in kinds else "`crewhall agent token` makes a new one."
         raise Unauthorized("this token is wrong, expired or revoked", hint=new)
     if row["kind"] == "agent":
-        own = {"instance": row["instance_id"], "tier": row["tier"]}
-        return Actor("agent", row["agent_id"], row["role"], row["type"], proof="token", **own)
+        return _agent_actor(row, "token")
     return Actor("operator", "operator", proof="cookie" if row["kind"] == "browser" else "token")
 
 

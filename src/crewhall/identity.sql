@@ -10,6 +10,16 @@ SELECT token.id, token.kind, token.agent_id, agent.role, agent.type, instance.id
  WHERE token.hash = :hash AND token.revoked_at IS NULL
    AND (token.expires_at IS NULL OR token.expires_at > :now);
 
+-- name: instances_alive
+-- The processes that lead the sessions of a node's instances.
+SELECT id, pid, process_started FROM instance WHERE node = :node AND ended_how IS NULL AND pid IS NOT NULL;
+
+-- name: instance_alive
+-- An instance that has not ended, with its agent's role and type.
+SELECT instance.id AS instance_id, instance.tier, agent.id AS agent_id, agent.role, agent.type
+  FROM instance JOIN agent ON agent.id = instance.agent_id
+ WHERE instance.id = :id AND instance.ended_how IS NULL;
+
 -- name: link_use
 -- Use up a one-time link.
 DELETE FROM token WHERE hash = :hash AND kind = 'link' AND expires_at > :now RETURNING id;

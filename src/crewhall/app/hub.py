@@ -76,9 +76,19 @@ class Hub:
 
     def identify(self, credentials: Credentials) -> Actor:
         """The actor behind a request. Raises Unauthorized."""
+        if credentials.sender is not None and not credentials.sender.is_known:
+            credentials.sender.trace(self.store, self.settings.node)
         if credentials.needs_no_look:
             return identity.OPERATOR
         return identity.identify(self.store, credentials, self.clock())
+
+    def knows_sender(self, credentials: Credentials) -> bool:
+        """Whether no process has to be searched for to identify a request: that may take some milliseconds."""
+        sender = credentials.sender
+        if sender is None or sender.is_known:
+            return True
+        sender.is_known = self.store.one("instances_alive", node=self.settings.node) is None
+        return sender.is_known
 
     def call(
         self,

@@ -7,10 +7,14 @@ its uid is the user who made it. One question over netlink takes some microsecon
 """
 
 import ipaddress
+import os
 import socket
 import struct
 import sys
 from pathlib import Path
+from typing import NamedTuple
+
+from crewhall.outside.leftovers import process_ids
 
 Address = tuple[str, int]
 IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -22,17 +26,41 @@ ANY_COOKIE = 0xFFFF_FFFF
 TABLES = {"/proc/net/tcp": False, "/proc/net/tcp6": True}
 
 
+class PeerSocket(NamedTuple):
+    """The client's end of a connection: the user who made it, and the inode that its holders have open."""
+
+    uid: int
+    inode: int
+
+
 def peer_uid(client: Address, server: Address) -> int | None:
     """The user whose process holds the client's end of this connection, or None when the kernel does not say."""
-    if not _ip(client).is_loopback:
-        return None
+    found = peer_socket(client, server) if _ip(client).is_loopback else None
+    return found.uid if found else None
+
+
+def peer_socket(client: Address, server: Address) -> PeerSocket | None:
+    """The client's end of this connection, or None when it is closed, of another machine or not to be seen."""
     try:
         return _by_netlink(client, server)
     except OSError:
         return by_table(client, server)
 
 
-def _by_netlink(client: Address, server: Address) -> int | None:
+def holders(inode: int) -> list[int]:
+    """The processes of our user that have this socket open. It takes some microseconds for each open file."""
+    wanted, found = f"socket:[{inode}]", []
+    for pid in process_ids():
+        try:
+            with os.scandir(f"/proc/{pid}/fd") as files:
+                if any(os.readlink(file.path) == wanted for file in files):
+                    found.append(pid)
+        except OSError:  # another user's, or gone in the meantime
+            continue
+    return found
+
+
+def _by_netlink(client: Address, server: Address) -> PeerSocket | None:
     """Ask for exactly this connection. Raises OSError where netlink cannot be used."""
     source, target = _ip(client), _ip(server)
     family = socket.AF_INET if source.version == 4 else socket.AF_INET6
@@ -53,10 +81,10 @@ def _by_netlink(client: Address, server: Address) -> int | None:
         raise OSError(error, "the kernel does not tell")
     uid, inode = struct.unpack_from("=II", answer, 16 + 64)
     # A closed end is kept for a while, with no inode, and as root's whoever closed it.
-    return uid if inode else None
+    return PeerSocket(uid, inode) if inode else None
 
 
-def by_table(client: Address, server: Address) -> int | None:
+def by_table(client: Address, server: Address) -> PeerSocket | None:
     """The same from the tables in /proc."""
     for table, v6 in TABLES.items():
         try:
@@ -66,7 +94,7 @@ def by_table(client: Address, server: Address) -> int | None:
         _, found, rest = text.partition(f" {_table_address(client, v6)} {_table_address(server, v6)} ")
         fields = rest.split(maxsplit=7)
         if found and fields[6] != "0":
-            return int(fields[4])
+            return PeerSocket(int(fields[4]), int(fields[6]))
     return None
 
 

@@ -2,6 +2,7 @@
 Processes known by pid and start time, so that a reused pid is never taken for the process that had it before.
 
     identify(pid) -> ProcessId | None       is_alive(one)       ancestors(pid) -> [pid, parent, …, 1]
+    lineage(pid) -> its ancestors and the leader of its session
     tree(root) -> [root, child, …]          end_tree(root) -> how many ended
     marked_processes("CREWHALL_RUN", "r_1") -> [Marked(process, command line)]
     boot_id() -> str                        another one after each boot of the machine
@@ -83,6 +84,14 @@ def ancestors(pid: int) -> list[int]:
         found.append(pid)
         pid = fact.parent
     return found
+
+
+def lineage(pid: int) -> list[int]:
+    """Its ancestors, and the leader of its session: a process whose parent has ended is still in that."""
+    try:
+        return [*ancestors(pid), os.getsid(pid)] if pid > 0 else []
+    except OSError:
+        return []
 
 
 def tree(root: ProcessId) -> list[ProcessId]:

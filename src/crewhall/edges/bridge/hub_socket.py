@@ -71,8 +71,18 @@ def is_own(connection: socket.socket) -> bool:
     """Whether a process of this user is at the other end; elsewhere than on Linux the socket's mode alone tells."""
     if sys.platform != "linux":
         return True
-    _, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return bool(uid == os.getuid())
+    return _peer(connection)[1] == os.getuid()
+
+
+def peer_pids(connection: socket.socket) -> list[int]:
+    """The process that opened the other end, on Linux; none elsewhere."""
+    return [_peer(connection)[0]] if sys.platform == "linux" else []
+
+
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    """The pid and the uid of the process at the other end."""
+    pid, uid, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return pid, uid
 
 
 def hall_key(settings: Settings) -> str:

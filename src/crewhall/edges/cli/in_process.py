@@ -18,12 +18,13 @@ from crewhall.edges.web.pages import make_link
 from crewhall.errors import Forbidden
 from crewhall.families.all import registry
 from crewhall.families.work.event.model import Event
-from crewhall.identity import OPERATOR, Credentials
+from crewhall.identity import OPERATOR, Credentials, Sender
 from crewhall.stop import Stop
 from crewhall.store.copy import backup, restore
 from crewhall.store.events import events_after, wait_for_event
 from crewhall.store.open import open_store
-from crewhall.store.sql import Queries
+from crewhall.store.sql import Queries, texts_in
+from crewhall.store.transaction import Store
 
 
 def tool_descriptions() -> list[dict[str, Any]]:
@@ -50,13 +51,19 @@ def call_here(
     origin = Origin(client_directory(directory), variables=client_variables(os.environ))
     with closing(Hub(settings, registry())) as hub:
         # Who may read the hall's own files has the operator's token, which a command shows to a hub.
-        actor = replace(OPERATOR, proof="token") if token is None else hub.identify(Credentials(token=token))
+        actor = hub.identify(_own_credentials(token))
+        actor = replace(actor, proof="token") if actor is OPERATOR else actor
         stop = Stop(hub.seconds_for(hub.registry.find(name)))
         answer = _unless_interrupted(
             stop,
             lambda: dispatch.call(hub, name, arguments, actor, edge="cli", stop=stop, progress=progress, origin=origin),
         )
     return answer.body, answer.failure is None
+
+
+def _own_credentials(token: str | None) -> Credentials:
+    """Who runs this command: the instance in whose session it runs, the token's agent, or the operator."""
+    return Credentials(token=token, is_local=token is None, sender=Sender(lambda: [os.getpid()]))
 
 
 def _unless_interrupted(stop: Stop, work: Callable[[], dispatch.CallResult]) -> dispatch.CallResult:
@@ -102,8 +109,7 @@ def watch_here(
     Raises CursorExpired.
     """
     with closing(Hub(settings, registry())) as hub:
-        if token is not None:
-            hub.identify(Credentials(token=token))
+        hub.identify(_own_credentials(token))
         cursor = newest_event(hub.store) if after is None else after
         while True:
             with hub.store.read() as tx:
@@ -128,7 +134,7 @@ def refuse_agents(settings: Settings, command: str, token: str | None) -> None:
     if token is None:
         return
     with closing(Hub(settings, registry())) as hub:
-        actor = hub.identify(Credentials(token=token))
+        actor = hub.identify(_own_credentials(token))
     if actor.kind != "operator":
         raise Forbidden(
             f"{command} is for the operator, and CREWHALL_TOKEN is that of {actor.id}",
@@ -136,16 +142,36 @@ def refuse_agents(settings: Settings, command: str, token: str | None) -> None:
         )
 
 
+def _refuse_instances(settings: Settings, command: str, store: Store) -> None:
+    """Raise Forbidden when this process belongs to an instance, whatever tokens it can read."""
+    sender = _own_credentials(None).sender
+    assert sender is not None
+    sender.trace(store, settings.node)
+    if sender.instance is not None:
+        raise Forbidden(
+            f"{command} is for the operator, and this process belongs to {sender.instance}",
+            hint="Run it in a terminal of your own, outside the instance's session.",
+        )
+
+
 def link_here(settings: Settings, url: str) -> str:
-    with closing(Hub(settings, registry())) as hub, hub.own_work() as tx:
-        return make_link(tx, url, hub.clock())
+    with closing(Hub(settings, registry())) as hub:
+        _refuse_instances(settings, "link", hub.store)
+        with hub.own_work() as tx:
+            return make_link(tx, url, hub.clock())
+
+
+def _open_own(settings: Settings) -> Store:
+    return open_store(settings.database, Queries(texts_in("crewhall")))
 
 
 def backup_here(settings: Settings, target: Path) -> int:
-    with closing(open_store(settings.database, Queries([]))) as store:
+    with closing(_open_own(settings)) as store:
+        _refuse_instances(settings, "backup", store)
         return backup(store, target)
 
 
 def restore_here(settings: Settings, source: Path, replace: bool) -> int:
-    with closing(open_store(settings.database, Queries([]))) as store:
+    with closing(_open_own(settings)) as store:
+        _refuse_instances(settings, "restore", store)
         return restore(source, store, replace=replace)

@@ -19,8 +19,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from crewhall.config import Settings
 from crewhall.errors import Failure, Forbidden, InvalidInput, TooLarge
-from crewhall.identity import Credentials
-from crewhall.outside.peers import Address, peer_uid
+from crewhall.identity import Credentials, Sender
+from crewhall.outside.peers import Address, holders, peer_socket, peer_uid
 
 log = logging.getLogger(__name__)
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -48,11 +48,18 @@ class Peer:
 
     def __init__(self, client: Address | None, server: Address | None) -> None:
         self._ends = (client, server)
+        self.sender = Sender(self._pids)
 
     @cached_property
     def is_same_user(self) -> bool:
         client, server = self._ends
         return client is not None and server is not None and peer_uid(client, server) == os.getuid()
+
+    def _pids(self) -> list[int]:
+        """The processes that hold the client's end, if they are of this machine and user."""
+        client, server = self._ends
+        found = peer_socket(client, server) if client is not None and server is not None else None
+        return holders(found.inode) if found is not None and found.uid == os.getuid() else []
 
 
 class Connection(HttpToolsProtocol):
@@ -92,18 +99,19 @@ def _address(raw: Any) -> Address | None:
 
 def credentials(scope: Scope, settings: Settings) -> Credentials:
     """What this request says about its sender. An empty token is a wrong one, never none."""
+    peer: Peer | None = scope.get("state", {}).get("peer")
+    sender = peer.sender if peer else None
     names = {name for name, _ in scope["headers"]}
     headers = Headers(scope=scope)
     if b"authorization" in names:
         scheme, _, token = headers["authorization"].partition(" ")
-        return Credentials(token=token.strip() if scheme.lower() == "bearer" else "")
+        return Credentials(token=token.strip() if scheme.lower() == "bearer" else "", sender=sender)
     cookie = cookie_parser(headers["cookie"]).get(cookie_name(scope)) if b"cookie" in names else None
     if cookie is not None:
-        return Credentials(cookie=cookie)
-    peer: Peer | None = scope.get("state", {}).get("peer")
+        return Credentials(cookie=cookie, sender=sender)
     is_direct = names.isdisjoint(NOT_LOCAL) and _is_loopback(headers.get("host", ""))
     is_local = bool(settings["auth.local_without_token"] and is_direct and peer and peer.is_same_user)
-    return Credentials(is_local=is_local)
+    return Credentials(is_local=is_local, sender=sender)
 
 
 def cookie_name(scope: Scope) -> str:

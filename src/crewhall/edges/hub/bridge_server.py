@@ -18,12 +18,12 @@ from crewhall import __version__
 from crewhall.app import Origin
 from crewhall.config import CLIENT_VARIABLES
 from crewhall.edges.bridge.hello import BYE, LEAVING, client_directory, version_of
-from crewhall.edges.bridge.hub_socket import HubSocket, is_own
+from crewhall.edges.bridge.hub_socket import HubSocket, is_own, peer_pids
 from crewhall.edges.mcp.caller import Caller, caller, families_in
 from crewhall.edges.mcp.line_transport import Conversation
 from crewhall.edges.mcp.server import McpEdge
 from crewhall.errors import Failure, Forbidden, InvalidInput
-from crewhall.identity import Credentials, new_id
+from crewhall.identity import Credentials, Sender, new_id
 
 log = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
@@ -156,6 +156,8 @@ class BridgeConnection:
         self._edge, self._worktree_edge = edge, worktree_edge
         self._reader, self._writer = reader, writer
         self._hello: dict[str, Any] = {}
+        peer = peer_pids(writer.get_extra_info("socket"))
+        self._sender = Sender(lambda: peer)
         self.bridge = new_id("br")  # what it is called, unless it has a name of its own that outlives this hub
 
     async def read_hello(self) -> dict[str, Any]:
@@ -207,12 +209,15 @@ class BridgeConnection:
         self._writer.write(LEAVING + b"\n")
 
     async def _caller(self) -> Caller:
-        """Who speaks through this bridge: the agent whose token it has, or the operator. Raises Failure."""
+        """Who speaks through this bridge: the instance that started it, the agent whose token it has, or the operator.
+
+        Raises Failure.
+        """
         hello, hub = self._hello, self._edge.dispatcher.hub
         token = hello.get("token")
         is_local = token is None and hub.settings["auth.local_without_token"]
         actor = await self._edge.dispatcher.actor(
-            Credentials(token=None if token is None else str(token), is_local=is_local)
+            Credentials(token=None if token is None else str(token), is_local=is_local, sender=self._sender)
         )
         variables = hello.get("variables") or {}
         given = {name: str(variables[name]) for name in CLIENT_VARIABLES if name in variables}

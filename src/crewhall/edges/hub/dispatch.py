@@ -123,7 +123,7 @@ class Dispatcher:
 
     async def actor(self, credentials: Credentials) -> Actor:
         """The actor behind a request. Raises Unauthorized."""
-        if credentials.needs_no_look or self.hub.store.is_local:
+        if credentials.needs_no_look or (self.hub.store.is_local and self.hub.knows_sender(credentials)):
             return self.hub.identify(credentials)
         return await self.thread(lambda: self.hub.identify(credentials))
 

@@ -129,7 +129,7 @@ def instance_start(
 
 def refuse_unproven(call: Call) -> None:
     """Raise Forbidden unless the call carries the operator's token or cookie: to start programs takes a person."""
-    if call.actor.proof not in ("token", "cookie") and call.edge != "python":
+    if call.actor.proof not in ("token", "cookie"):
         raise Forbidden(
             f"{call.tool.name} needs the operator's token",
             hint="The command line and the dashboard send it. Other clients: `Authorization: Bearer` with the token in "
