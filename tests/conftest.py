@@ -228,7 +228,7 @@ def eventually(condition: Callable[[], Any], seconds: float = 10.0) -> Any:
     end = time.monotonic() + seconds
     pause = threading.Event()
     while time.monotonic() < end:
-        with contextlib.suppress(AssertionError):
+        with contextlib.suppress(AssertionError, FileNotFoundError):
             found = condition()
             if found:
                 return found

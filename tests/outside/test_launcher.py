@@ -17,6 +17,7 @@ from crewhall.outside.launch_spec import LAUNCHER, LaunchSpec, launcher_words, w
 from crewhall.outside.processes import identify, marked_processes, tree
 from crewhall.outside.tmux import Tmux
 from tests.conftest import eventually
+from tests.outside.written import written
 
 SHOW = "import json, os, sys; json.dump([sys.argv, os.getcwd(), dict(os.environ)], open('shown', 'w'))"
 # Says which signals it ignores, and whether it is in the foreground of its terminal.
@@ -48,7 +49,7 @@ class Terminal:
 
     def record(self, name: str) -> dict[str, Any]:
         path = self.run / f"{name}.json"
-        found: dict[str, Any] = json.loads(eventually(lambda: path.exists() and path.read_text()))
+        found: dict[str, Any] = json.loads(eventually(lambda: written(path)))
         return found
 
     def ended(self) -> dict[str, Any]:
@@ -97,9 +98,7 @@ def test_the_steps_are_recorded_for_our_user_alone(terminal: Terminal) -> None:
     terminal.start("sh", "-c", "echo $$ > pid; read line; exit 7")
     assert terminal.record("launcher") == {"pid": terminal.pid}
     pid = terminal.record("started")["pid"]
-    assert pid == int(
-        eventually(lambda: (terminal.place / "pid").exists() and (terminal.place / "pid").read_text().strip())
-    )
+    assert pid == int(eventually(lambda: written(terminal.place / "pid").strip()))
     assert not (terminal.run / "ended.json").exists() and not (terminal.run / "setup.json").exists()
     terminal.tmux.paste("ada", "")
     assert terminal.ended() == {"how": "exit", "code": 7, "signal": None} and terminal.exit_code() == 7

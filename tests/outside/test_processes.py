@@ -28,6 +28,7 @@ from crewhall.outside.processes import (
 )
 from crewhall.stop import Stop
 from tests.conftest import eventually
+from tests.outside.written import written
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 # A shell, a child in a session of its own, and a grandchild.
@@ -58,7 +59,7 @@ def running(words: list[str], **more: Any) -> Iterator[Started]:
 def run_script(tmp_path: Path, script: str) -> Iterator[Started]:
     mark = f"TEST_{secrets.token_hex(6)}"
     with running(["sh", "-c", script], cwd=tmp_path, env={**os.environ, mark: "1"}) as child:
-        eventually(lambda: (tmp_path / "grandchild").exists() and (tmp_path / "grandchild").read_text().strip())
+        eventually(lambda: written(tmp_path / "grandchild").strip())
         yield child
         for one in marked_processes(mark, "1"):
             os.kill(one.process.pid, signal.SIGKILL)
@@ -121,7 +122,7 @@ def test_what_starts_during_the_end_is_ended_too(tmp_path: Path) -> None:
     with running(["sh", "-c", script], cwd=tmp_path) as child:
         eventually((tmp_path / "ready").exists)
         assert end_tree(known(child.pid), grace_seconds=0.5) >= 3  # the shell, its sleeper, the late one
-        late = int(eventually(lambda: (tmp_path / "late").exists() and (tmp_path / "late").read_text().strip()))
+        late = int(eventually(lambda: written(tmp_path / "late").strip()))
         eventually(lambda: identify(late) is None)
 
 

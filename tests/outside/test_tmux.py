@@ -15,6 +15,7 @@ import pytest
 from crewhall.errors import Conflict, InvalidState, NotFound, TimedOut, Unavailable
 from crewhall.outside.tmux import Tmux
 from tests.conftest import eventually
+from tests.outside.written import written
 
 SLEEPER = ["sleep", "3600"]
 # Writes its words, its directory and its variables into a file.
@@ -200,28 +201,28 @@ def test_a_long_paste_arrives_whole_and_is_entered(tmux: Tmux, tmp_path: Path) -
     eventually(lambda: "ready" in tmux.capture("ada", 5))
     tmux.paste("ada", text)
     whole = b"\x1b[200~" + text.encode() + b"\x1b[201~\r"
-    eventually(lambda: (tmp_path / "read").read_bytes().endswith(b"\r"))
+    eventually(lambda: written(tmp_path / "read").endswith("\r"))
     assert (tmp_path / "read").read_bytes() == whole and raw(tmux, "list-buffers") == b""
 
 
 def test_a_program_without_bracketed_paste_gets_plain_lines(tmux: Tmux, tmp_path: Path) -> None:
     tmux.start("ada", ["sh", "-c", 'exec cat > "$0"', str(tmp_path / "read")], "/")
     tmux.paste("ada", "-first\nsecond ü")
-    eventually(lambda: (tmp_path / "read").exists() and (tmp_path / "read").read_text() == "-first\nsecond ü\n")
+    eventually(lambda: written(tmp_path / "read") == "-first\nsecond ü\n")
 
 
 def test_a_text_can_press_no_keys(tmux: Tmux, tmp_path: Path) -> None:
     tmux.start("ada", [sys.executable, "-c", RAW, str(tmp_path / "read")], "/")
     eventually(lambda: "ready" in tmux.capture("ada", 5))
     tmux.paste("ada", "a\x1b[201~\r\x03b\x9b\tc\0")
-    eventually(lambda: (tmp_path / "read").read_bytes() == b"\x1b[200~a[201~b\tc\x1b[201~\r")
+    eventually(lambda: written(tmp_path / "read") == "\x1b[200~a[201~b\tc\x1b[201~\r")
 
 
 def test_enter_reaches_the_program_while_a_person_reads_back(tmux: Tmux, tmp_path: Path) -> None:
     tmux.start("ada", ["sh", "-c", 'exec cat > "$0"', str(tmp_path / "read")], "/")
     raw(tmux, "copy-mode", "-t", "=ada:")
     tmux.paste("ada", "hello")
-    eventually(lambda: (tmp_path / "read").exists() and (tmp_path / "read").read_text() == "hello\n")
+    eventually(lambda: written(tmp_path / "read") == "hello\n")
 
 
 def test_a_stream_has_all_that_is_written_until_it_is_stopped(tmux: Tmux, tmp_path: Path) -> None:
