@@ -31,3 +31,7 @@ UPDATE token SET revoked_at = :now WHERE agent_id = :agent_id AND kind = 'agent'
 -- name: tokens_expired_prune
 -- Forget cookies and links that are over.
 DELETE FROM token WHERE kind IN ('browser', 'link') AND expires_at <= :now;
+
+-- name: instances_by_status
+-- How many instances have which status.
+SELECT status, count(*) AS total FROM instance GROUP BY status;

@@ -41,3 +41,7 @@ UPDATE operation SET holder = :holder, lease_until = :lease_until, updated_at = 
                ORDER BY lease_until, id LIMIT :limit)
    AND lease_until <= :now
 RETURNING *;
+
+-- name: operation_oldest
+-- When the oldest open operation began.
+SELECT min(created_at) AS at FROM operation;

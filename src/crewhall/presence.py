@@ -15,7 +15,9 @@ class Presence:
         self._lock = threading.Lock()
         self._seen: dict[str, str | None] = {}
         self._bridges: Counter[str] = Counter()
-        self.instances = 0  # living ones that this hub watches: it doesn't end while it has some
+        self.instances = (
+            0  # on this node, some seconds old: while there are some, senders are traced and the hub doesn't end
+        )
 
     def note_call(self, agent_id: str, bridge: str | None) -> None:
         """Note that an agent made a call, through which bridge if any."""

@@ -340,6 +340,28 @@ def test_the_lag_is_what_watchers_were_not_told_yet(
     assert (told.value("crewhall_events_newest"), told.value("crewhall_event_lag")) == (3, lag)
 
 
+def test_instances_and_the_oldest_operation_are_counted(make_hub: MakeHub, clock: Clock) -> None:
+    hub = make_hub(clock=clock)
+    assert scrape_with(hub, {}, 0).value("crewhall_operation_oldest_seconds") == 0
+    fields: dict[str, Any] = {
+        "agent_id": "ag_1",
+        "type": "coding",
+        "runtime": "custom",
+        "node": "n",
+        "repository_path": "/r",
+    }
+    fields |= {"worktree": "/w", "branch": "b", "base_branch": "main", "session": "s", "conversation_id": "c"}
+    fields |= {"prompt": "p", "tier": 2, "issue_number": None, "parent": None, "ports": "[]"}
+    with hub.own_work() as tx:
+        tx.run("instance_insert", id="work-1-a1", now=clock.now, **fields)
+        kind = next(one for one in hub.registry.operations if one.name == "instance_stop")
+        hub.journal.begin(tx, kind, "work-1-a1", place="n", data={}, holder="h")
+    clock.advance(90)
+    told = scrape_with(hub, {}, 0)
+    assert told.values("crewhall_instances") == [1] == told.values("crewhall_instances", status="started")
+    assert told.value("crewhall_operation_oldest_seconds") == 90
+
+
 def test_the_newest_number_stays_when_its_event_is_pruned(make_hub: MakeHub, clock: Clock) -> None:
     hub = make_hub(clock=clock, events__keep_days=1)
     hub.call("repository_register", {"path": "/a"}, OPERATOR)

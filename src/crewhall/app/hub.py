@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from crewhall import identity
@@ -76,7 +77,9 @@ class Hub:
 
     def identify(self, credentials: Credentials) -> Actor:
         """The actor behind a request. Raises Unauthorized."""
-        if credentials.sender is not None and not credentials.sender.is_known:
+        if credentials.sender is not None and not self.presence.instances:
+            credentials = replace(credentials, sender=None)  # no instance lives here: a hall that hangs is not asked
+        elif credentials.sender is not None and not credentials.sender.is_known:
             credentials.sender.trace(self.store, self.settings.node)
         if credentials.needs_no_look:
             return identity.OPERATOR
@@ -85,10 +88,7 @@ class Hub:
     def knows_sender(self, credentials: Credentials) -> bool:
         """Whether no process has to be searched for to identify a request: that may take some milliseconds."""
         sender = credentials.sender
-        if sender is None or sender.is_known:
-            return True
-        sender.is_known = self.store.one("instances_alive", node=self.settings.node) is None
-        return sender.is_known
+        return sender is None or sender.is_known or not self.presence.instances
 
     def call(
         self,

@@ -49,6 +49,7 @@ class Metrics:
         self._connections = connections
         self._position = position
         self._newest = SharedQuery(dispatcher, lambda: newest_number(dispatcher.hub))
+        self._crew = SharedQuery(dispatcher, lambda: crew_metrics(dispatcher.hub))
         self._change = SharedQuery(dispatcher, lambda: gets_through(dispatcher.hub))
 
     def routes(self) -> list[Route]:
@@ -65,6 +66,7 @@ class Metrics:
             + metric("crewhall_open_connections", "gauge", "Connections that are open now.", opened)
             + metric("crewhall_events_newest", "gauge", "The newest event's number.", single(newest))
             + metric("crewhall_event_lag", "gauge", "Events that this hub's watchers do not know yet.", single(lag))
+            + (await self._crew.answer() or "")
         )
         return Response(text, headers=FRESH, media_type=TEXT_FORMAT)
 
@@ -107,6 +109,20 @@ def newest_number(hub: Hub) -> int | None:
         return newest_event(hub.store)
     except Failure:
         return None
+
+
+def crew_metrics(hub: Hub) -> str:
+    """Instances and operations of the hall, in the text format; empty when the database cannot be read."""
+    try:
+        with hub.store.read() as tx:
+            rows, began = tx.all("instances_by_status"), tx.value("operation_oldest")
+    except Failure:
+        return ""
+    counts: list[Sample] = [("", {"status": row["status"]}, row["total"]) for row in rows]
+    age = 0.0 if began is None else max(0, hub.clock() - began) / 1000
+    return metric("crewhall_instances", "gauge", "Instances of the hall by status.", counts) + metric(
+        "crewhall_operation_oldest_seconds", "gauge", "Age of the oldest operation that is under way.", single(age)
+    )
 
 
 def gets_through(hub: Hub) -> bool:

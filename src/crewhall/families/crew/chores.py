@@ -24,9 +24,11 @@ def watch_instances(tick: Tick) -> None:
     """A living process keeps its agent's lease; one that is gone is noted, and its agent is offline at once."""
     alive = 0
     for row in _rows(tick):
-        if row["pid"] is None or row["ended_how"] is not None or row["status"] not in LIVE:
+        if row["ended_how"] is not None or row["status"] not in LIVE:
             continue
-        if is_running(row) and not run_directory(tick.settings, row["id"]).read("ended.json"):
+        if row["pid"] is None:
+            alive += 1  # it is being started
+        elif is_running(row) and not run_directory(tick.settings, row["id"]).read("ended.json"):
             tick.hub.presence.note_call(row["agent_id"], None)
             alive += 1
         else:

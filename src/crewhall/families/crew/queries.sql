@@ -62,10 +62,6 @@ SELECT count(*) AS total FROM instance
 SELECT * FROM instance
  WHERE node = :node AND (status NOT IN ('abandoned', 'pr_merged') OR problem IS NOT NULL) ORDER BY created_at, id;
 
--- name: instances_by_status
--- How many instances have which status.
-SELECT status, count(*) AS total FROM instance GROUP BY status;
-
 -- name: instance_process_set
 -- An instance's session is led by this process.
 UPDATE instance
@@ -97,10 +93,6 @@ UPDATE instance SET input_tokens = :input_tokens, output_tokens = :output_tokens
 -- name: operations_on
 -- The kinds of operations that are under way on an instance.
 SELECT kind FROM operation WHERE subject = :subject ORDER BY kind;
-
--- name: operation_oldest
--- When the oldest open operation began.
-SELECT min(created_at) AS at FROM operation;
 
 -- name: agent_disconnected
 -- An agent's last process is gone: it is offline, and what it holds is free when the grace is over.

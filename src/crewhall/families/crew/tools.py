@@ -208,6 +208,7 @@ def begin(call: Call, tx: Tx, kind: Kind[NodeWorld], row: InstanceRow) -> Change
 def carry_out(call: Call, operation: Change) -> None:
     """Do all steps. If one fails, undo the earlier ones, or leave the rest to the chore; raises the failure."""
     journal, world = call.hub.journal, NodeWorld(call.settings, call.stop)
+    call.hub.presence.instances += operation.kind in (STARTING, RESTARTING)  # from now on senders are looked at
     try:
         journal.carry_out(operation, world)
     except Failure as failure:
