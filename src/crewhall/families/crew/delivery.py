@@ -16,7 +16,7 @@ from crewhall.app import Tick
 from crewhall.families.crew import claude_code
 from crewhall.families.crew.family import crew
 from crewhall.families.crew.hook_log import Line, hook_lines, prompted_messages
-from crewhall.families.crew.mailbox import Mailbox, Tray, frame_message
+from crewhall.families.crew.mailbox import Mailbox, Tray, frame
 from crewhall.families.crew.model import DeliveredBy, InstanceMessageRow, InstanceRow
 from crewhall.families.crew.run_directory import RunDirectory, run_directory
 from crewhall.families.crew.runtimes import runtime_named
@@ -113,7 +113,7 @@ def _type(tick: Tick, row: InstanceRow, box: Mailbox, message: InstanceMessageRo
     age = tick.now - attempt.since
     if tray == "outbox" and box.move(message["id"], "outbox", "pasting"):
         attempts[message["id"]] = Attempt("pasting", tick.now, is_pasted=True)
-        tmux.paste(row["session"], frame_message(message))
+        tmux.paste(row["session"], frame(message))
     elif tray == "taken" and age >= TAKEN_MS:
         box.move(message["id"], "taken", "outbox")
     elif tray == "pasting" and age >= ENTER_MS and not attempt.is_entered:

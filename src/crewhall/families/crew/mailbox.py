@@ -23,7 +23,7 @@ Tray = Literal["outbox", "taken", "pasting"]
 TRAYS: tuple[Tray, ...] = ("outbox", "taken", "pasting")
 
 
-def frame_message(row: InstanceMessageRow) -> str:
+def frame(row: InstanceMessageRow) -> str:
     """The message as the program gets it: never beginning with `!` or `/`, and with an id that can be found."""
     return f"[Message {row['id']} from {row['sender']}, by Crewhall]\n{row['body']}"
 
@@ -50,7 +50,7 @@ class Mailbox:
     def put(self, row: InstanceMessageRow) -> None:
         """Let hooks have a message."""
         part = f".{row['id']}.part"
-        self.place.write(part, json.dumps({"id": row["id"], "at": row["created_at"], "text": frame_message(row)}))
+        self.place.write(part, json.dumps({"id": row["id"], "at": row["created_at"], "text": frame(row)}))
         with plainly(self.place.path / "outbox"):
             (self.place.path / part).rename(self.path("outbox", row["id"]))
 

@@ -49,7 +49,7 @@ class Transcript:
             self.is_read = len(data) < STEP_BYTES
 
     def _note(self, line: bytes) -> None:
-        with contextlib.suppress(ValueError, RecursionError, TypeError, AttributeError):
+        with contextlib.suppress(ValueError, RecursionError, TypeError, AttributeError, KeyError):
             entry = json.loads(line)
             kind, attachment = entry.get("type"), entry.get("attachment") or {}
             if kind == "user":
