@@ -165,6 +165,7 @@ def person(tmp_path: Path) -> Iterator[Person]:
         yield Person(home, port, around, terminals)
 
 
+@pytest.mark.timeout(120)
 def test_the_tutorial_is_true_command_by_command(person: Person) -> None:
     """Each command ends well and prints what the page says; then the work of both agents is in the repository."""
     *story, end = steps()

@@ -15,14 +15,18 @@ class Presence:
         self._lock = threading.Lock()
         self._seen: dict[str, str | None] = {}
         self._bridges: Counter[str] = Counter()
-        self.instances = (
-            0  # on this node, some seconds old: while there are some, senders are traced and the hub doesn't end
-        )
+        # Instances of this node, as of some seconds ago: while there are some, senders are traced and the hub stays.
+        self.instances = 0
 
     def note_call(self, agent_id: str, bridge: str | None) -> None:
         """Note that an agent made a call, through which bridge if any."""
         with self._lock:
             self._seen[agent_id] = bridge or self._seen.get(agent_id)
+
+    def forget(self, agent_id: str) -> None:
+        """Drop what was noted of an agent's calls: its process is gone, and an older call must not bring it back."""
+        with self._lock:
+            self._seen.pop(agent_id, None)
 
     @contextmanager
     def connection(self, bridge: str) -> Iterator[None]:

@@ -43,6 +43,7 @@ def _rows(tick: Tick) -> list[InstanceRow]:
 
 def note_end(tick: Tick, row: InstanceRow) -> None:
     """Write down that an instance's process is gone, and how, unless an operation on it is under way."""
+    tick.hub.presence.forget(row["agent_id"])
     how = end_text(run_directory(tick.settings, row["id"]).read("ended.json"))
     with tick.begin() as tx:
         fresh: InstanceRow | None = tx.one("instance_lock", id=row["id"])  # None: its start was undone just now

@@ -54,7 +54,7 @@ def begin(call: Call, kind: Kind[Any], fields: Row, ended: Collection[str]) -> O
         # Hubs of the release before this one know no journal, and take what has an old lease for dead.
         old = {"holder": call.id, "lease_until": now + LAST_LOOK_MS}
         if tx.one("pull_begin", id=id, actor=call.actor.id, **fields, **old, now=now) is None:
-            raise busy(tx.one("pull_in_the_way", **same, branch=fields["branch"]), now)
+            raise busy(tx.one("pull_in_the_way", **same, branch=fields["branch"]), now, fields["branch"])
         for other in tx.all("pulls_beside", **place_of(fields)):
             if other["state"] == "open" and other["digest"] == fields["digest"] and other["id"] not in ended:
                 raise second(other["number"], other["url"], other["branch"], "with the same files")
@@ -143,10 +143,11 @@ def elsewhere(branch: str) -> Conflict:
     )
 
 
-def busy(there: Row | None, now: int) -> Conflict:
+def busy(there: Row | None, now: int, branch: str | None = None) -> Conflict:
     """The refusal of a change that another call is opening."""
     if there is None:  # it has ended between the two looks
-        return Conflict("the same pull was being opened just now", hint="Look with list_prs, then try again.")
+        hint = "Look with list_prs, then try again."
+        return Conflict("the same pull was being opened just now", hint=hint, branch=branch)
     seconds = max(1, (there["lease_until"] - now + 999) // 1000)
     return Conflict(
         f"{there['actor']} is opening a pull for the same change: '{there['title']}' on {there['branch']}",
