@@ -7,6 +7,7 @@ Instances: agents that the hall itself starts, each in a worktree and a tmux ses
 
 import json
 import os
+import shutil
 import uuid
 from typing import Annotated, Any, cast
 
@@ -15,7 +16,7 @@ from pydantic import Field
 from crewhall.app import Call
 from crewhall.bounded import Limit, Offset, page
 from crewhall.config import Settings
-from crewhall.errors import Failure, Forbidden, InvalidInput, NotFound
+from crewhall.errors import Failure, Forbidden, InvalidInput, NotFound, Unavailable
 from crewhall.families.crew.family import crew
 from crewhall.families.crew.instance_rows import locked_row
 from crewhall.families.crew.model import (
@@ -91,6 +92,7 @@ def instance_start(
     earlier ones are undone. Without repository_path it is the repository of the client's directory.
     """
     refuse_unproven(call)
+    refuse_without_tmux()
     runtime_named(call.settings, runtime)
     repo = open_repository(_repository_path(call, repository_path), call.stop)
     base = base_branch or repo.current_branch()
@@ -131,6 +133,12 @@ def refuse_unproven(call: Call) -> None:
             hint="The command line and the dashboard send it. Other clients: `Authorization: Bearer` with the token in "
             "the hall's directory, or CREWHALL_TOKEN for a bridge.",
         )
+
+
+def refuse_without_tmux() -> None:
+    """Raise Unavailable when there is no tmux: without it a start could neither be finished nor undone."""
+    if shutil.which("tmux") is None:
+        raise Unavailable("tmux is not there, in which instances run", hint="Install tmux, then try again.")
 
 
 def _repository_path(call: Call, given: str | None) -> str:
@@ -273,6 +281,7 @@ def instance_restart(call: Call, id: InstanceId) -> InstanceChanged:
     """
     row = find_instance(call, id)
     refuse_elsewhere(call.settings, row)
+    refuse_without_tmux()
     is_gone = row["status"] in LIVE and observe(call.settings, row, call.now).name == "ended"
     allowed = ("terminated", "pr_closed", *((row["status"],) if is_gone else ()))
     operation, _ = _begin_change(call, RESTARTING, id, allowed, "restarted")
