@@ -24,6 +24,7 @@ NEXT = {
     "abandoned": (),
 }
 LIVE = ("started", "waiting_review", "pr_created")  # statuses in which its process should run
+MOST_NUMBER = 999_999  # that ID_PATTERN takes
 SLUG = 40  # characters of a title in an id
 
 
@@ -47,9 +48,12 @@ def slug(title: str) -> str:
 
 
 def numbered_id(stem: str, taken: list[str]) -> str:
-    """The first id with this stem after all that were given out."""
-    numbers = [int(one.rpartition("-a")[2]) for one in taken if re.fullmatch(rf"{re.escape(stem)}-a[0-9]+", one)]
-    return f"{stem}-a{max(numbers, default=0) + 1}"
+    """The id with this stem whose number is after all that were given out; numbers that no id can have don't count."""
+    numbers = {int(one.rpartition("-a")[2]) for one in taken if re.fullmatch(rf"{re.escape(stem)}-a[0-9]{{1,6}}", one)}
+    following = max(numbers, default=0) + 1
+    if following > MOST_NUMBER:  # somebody has a branch of that name
+        following = next(number for number in range(1, MOST_NUMBER) if number not in numbers)
+    return f"{stem}-a{following}"
 
 
 def choose_ports(candidates: list[int], taken: set[int], count: int) -> list[int]:

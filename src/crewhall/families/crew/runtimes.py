@@ -8,6 +8,7 @@ Places in a command: {prompt} the first message, {prompt_file} a file with it, {
 person adds a runtime, or changes parts of one, under [crew.runtimes.NAME] in config.toml.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -18,6 +19,7 @@ from crewhall.errors import InvalidInput
 
 Words = tuple[Annotated[str, Field(max_length=4_000)], ...]
 PLACES = ("prompt", "prompt_file", "mcp_config", "worktree", "run_directory", "conversation")
+PLACE = re.compile(f"{{({'|'.join(PLACES)})}}")
 RESUMED = "Your session was restarted by the hall. Check where you were (task_load_context helps), then continue."
 
 
@@ -50,14 +52,8 @@ class Runtime(BaseModel):
 
 
 def _fill_places(word: str, places: Mapping[str, str]) -> str:
-    """The word with its places filled, once: a prompt that holds such a place stays as it is."""
-    for name in PLACES:
-        if word == f"{{{name}}}":
-            return places[name]
-    for name in PLACES:
-        if name != "prompt":
-            word = word.replace(f"{{{name}}}", places[name])
-    return word
+    """The word with its places filled, once: a value that holds such a place stays as it is."""
+    return PLACE.sub(lambda place: places[place[1]] if place[1] != "prompt" or word == place[0] else place[0], word)
 
 
 _CLAUDE = (

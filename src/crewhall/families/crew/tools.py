@@ -94,8 +94,8 @@ def instance_start(
     earlier ones are undone. Without repository_path it is the repository of the client's directory.
     """
     refuse_unproven(call)
-    runtime_named(call.settings, runtime)
     refuse_missing("tmux", "an instance")
+    runtime_named(call.settings, runtime)
     repo = open_repository(_repository_path(call, repository_path), call.stop)
     base = base_branch or repo.current_branch()
     _refuse_base(repo, base)
@@ -278,6 +278,7 @@ def instance_restart(call: Call, id: InstanceId) -> InstanceChanged:
     """
     row = find_instance(call, id)
     refuse_elsewhere(call.settings, row)
+    refuse_missing("tmux", "an instance")
     is_gone = row["status"] in LIVE and observe(call.settings, row, call.now).name == "ended"
     allowed = ("terminated", "pr_closed", *((row["status"],) if is_gone else ()))
     operation, _ = _begin_change(call, RESTARTING, id, allowed, "restarted")

@@ -1,0 +1,193 @@
+"""The tools of instances, with real git, tmux and programs: good calls, refusals, and calls at once."""
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crewhall.errors import Failure
+from tests.conftest import eventually
+from tests.families.crew.conftest import Site
+from tests.outside.repos import commit, git, refs
+
+pytestmark = pytest.mark.slow
+
+ON_ID = ("instance_get", "instance_stop", "instance_restart", "instance_abandon", "instance_output")
+
+
+def received(site: Site, instance_id: str) -> dict[str, Any]:
+    path = site.place(instance_id).path / "got.json"
+    eventually(path.exists)
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def test_an_instance_goes_through_its_life(site: Site) -> None:
+    made = site.call(
+        "instance_start", prompt="Try it", issue_number=7, repository_path=str(site.repository), runtime="custom"
+    )
+    name = made["instance_id"]
+    assert (name, made["branch_name"], made["session_name"]) == ("work-7-a1", "work-7-a1", "work-7-a1")
+    assert received(site, name)["cwd"] == made["worktree_path"] and name in site.tmux.panes()
+    assert name in made["attach"] and made["base_branch"] == "main"
+    assert [one["id"] for one in site.call("instance_list")["instances"]] == [name]
+    assert site.call("instance_list", status=["terminated"])["total"] == 0
+    assert site.call("instance_output", id=name)["is_live"]
+    assert site.call("instance_stop", id=name)["status"] == "terminated"
+    assert name not in site.tmux.panes() and Path(made["worktree_path"]).is_dir()
+    assert site.call("instance_restart", id=name)["status"] == "started" and name in site.tmux.panes()
+    assert site.call("instance_abandon", id=name)["status"] == "abandoned"
+    assert not Path(made["worktree_path"]).exists() and not site.tmux.panes()
+    assert git(site.repository, "branch", "--list", name) == ""
+
+
+@pytest.mark.parametrize("tool", ON_ID)
+def test_an_unknown_id_and_a_malformed_one_are_refused(site: Site, tool: str) -> None:
+    unknown = site.refusal(tool, id="work-404-a1")
+    assert unknown.code == "NOT_FOUND" and unknown.fields["instance_id"] == "work-404-a1"
+    bad = site.refusal(tool, id="work 1; rm")
+    assert bad.code == "INVALID_INPUT" and "work 1; rm" in bad.message
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "words"),
+    [
+        ({"runtime": "nope"}, "INVALID_INPUT", "no runtime 'nope'"),
+        ({"base_branch": "nope"}, "INVALID_INPUT", "no branch or commit 'nope'"),
+        ({"base_branch": "--help"}, "INVALID_INPUT", "--help"),
+        ({"repository_path": "shop"}, "INVALID_INPUT", "repository"),
+        ({"repository_path": "/proc"}, "INVALID_STATE", "/proc"),
+        ({"prompt": ""}, "INVALID_INPUT", "prompt"),
+        ({"tier": 4}, "INVALID_INPUT", "tier"),
+        ({"type": "cooking"}, "INVALID_INPUT", "type"),
+    ],
+)
+def test_a_bad_start_is_refused_and_leaves_nothing(site: Site, given: dict[str, Any], code: str, words: str) -> None:
+    failure = site.refused_start(**given)
+    assert failure.code == code and words in failure.message
+
+
+def test_a_wrong_status_is_refused_by_name(site: Site) -> None:
+    name = site.start()
+    running = site.refusal("instance_restart", id=name)
+    assert running.code == "INVALID_STATE" and "is started" in running.message
+    site.call("instance_stop", id=name)
+    for tool, more in (("instance_stop", {}), ("instance_send", {"text": "hello"})):
+        failure = site.refusal(tool, id=name, **more)
+        assert failure.code == "INVALID_STATE" and "is terminated" in failure.message
+        assert failure.fields["instance_id"] == name
+    site.call("instance_abandon", id=name)
+    for tool in ("instance_stop", "instance_restart", "instance_abandon"):
+        failure = site.refusal(tool, id=name)
+        assert failure.code == "INVALID_STATE" and failure.fields["instance_id"] == name
+
+
+def test_starts_at_once_have_ids_branches_and_sessions_of_their_own(site: Site) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        names = sorted(threads.map(lambda _: site.start(), range(4)))
+    assert names == [f"work-trial-a{number}" for number in range(1, 5)]
+    assert sorted(site.tmux.panes()) == names
+    assert git(site.repository, "branch", "--list", "work-*", "--format=%(refname:short)").split() == names
+
+
+def test_a_persons_own_branch_is_left_alone(site: Site) -> None:
+    git(site.repository, "branch", "work-trial-a1")
+    assert site.start() == "work-trial-a2"
+
+
+def test_of_stop_and_abandon_at_once_one_wins(site: Site) -> None:
+    name = site.start()
+
+    def end(tool: str) -> str:
+        try:
+            return str(site.call(tool, id=name)["status"])
+        except Failure as failure:
+            assert failure.fields["instance_id"] == name
+            return failure.code
+
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(end, ("instance_stop", "instance_abandon")))
+    now = site.call("instance_get", id=name)["status"]
+    assert now in found and found.count("INVALID_STATE") <= 1 and not site.tmux.panes()
+
+
+def test_a_dead_instance_can_be_restarted(site: Site) -> None:
+    name = site.start("end 3")
+    eventually(lambda: site.state(name)["name"] == "ended")
+    assert site.call("instance_restart", id=name)["status"] == "started"
+    eventually(lambda: "exit 3" in site.state(name)["evidence"])
+
+
+def test_abandoning_saves_uncommitted_work_and_keeps_commits(site: Site) -> None:
+    name = site.start()
+    tree = Path(site.call("instance_get", id=name)["worktree"])
+    (tree / "new").write_text("committed\n")
+    tip = commit(tree, "second")
+    (tree / "file-0").write_text("not committed\n")
+    saved = site.call("instance_abandon", id=name)["saved_refs"]
+    assert saved == [f"refs/crewhall/saved/{name}"] and not tree.exists()
+    assert git(site.repository, "show", f"{saved[0]}:file-0") == "not committed"
+    assert refs(site.repository)[f"refs/heads/{name}"] == tip
+
+
+def test_a_repository_has_a_prompt_of_its_own(site: Site) -> None:
+    (site.repository / ".crewhall/prompts").mkdir(parents=True)
+    (site.repository / ".crewhall/prompts/coding.md").write_text("You are {{instance}}.\n{{task}}\nBe kind.\n")
+    commit(site.repository, "a prompt")
+    name = site.start("Fix {{branch}}")
+    assert received(site, name)["prompt"] == f"You are {name}.\nFix {{{{branch}}}}\nBe kind.\n"
+
+
+def test_a_prompt_of_the_repository_that_is_no_text_is_refused(site: Site) -> None:
+    (site.repository / ".crewhall/prompts").mkdir(parents=True)
+    (site.repository / ".crewhall/prompts/coding.md").write_bytes(b"\xff\xfe")
+    commit(site.repository, "no prompt")
+    failure = site.refused_start()
+    assert failure.code == "INVALID_STATE" and failure.fields["instance_id"] == "work-trial-a1"
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    ["-rf 'single' \"double\" $HOME `id`;", "one\n\n  two\t{worktree} {prompt_file}", "ü 漢 🎉 \\n", "x" * 99_999],
+    ids=("quotes", "lines", "unicode", "long"),
+)
+def test_a_prompt_arrives_whole(make_site: Callable[..., Site], tmp_path: Path, prompt: str) -> None:
+    site = make_site()
+    (site.repository / ".crewhall/prompts").mkdir(parents=True)
+    (site.repository / ".crewhall/prompts/coding.md").write_text("{{task}}")
+    commit(site.repository, "only the task")
+    found = received(site, site.start(prompt))
+    assert found["prompt"] == prompt and found["file"] == prompt
+
+
+def test_without_tmux_nothing_is_left(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    for program in ("git", "python3"):
+        (tmp_path / "bin" / program).symlink_to(f"/usr/bin/{program}")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    failure = site.refused_start()
+    assert failure.code == "UNAVAILABLE" and "tmux" in failure.message and "Install tmux" in failure.hint
+
+
+def test_a_program_that_is_not_there_is_named(make_site: Callable[..., Site]) -> None:
+    site = make_site(crew__runtimes={"custom": {"command": ["no-such-program", "{prompt}"]}})
+    name = site.start()
+    eventually(lambda: "no-such-program" in site.state(name)["evidence"])
+    assert site.state(name)["name"] == "ended"
+
+
+def test_a_full_hall_takes_no_instance(make_site: Callable[..., Site]) -> None:
+    site = make_site(agent__max=1)
+    site.call("agent_register", name="ada", runtime="codex")
+    failure = site.refused_start()
+    assert failure.code == "LIMIT_EXCEEDED" and "1" in failure.message
+
+
+def test_events_tell_an_instances_life(site: Site) -> None:
+    name = site.start()
+    site.call("instance_stop", id=name)
+    found = site.call("event_list", subject=name, limit=50)["events"]
+    assert [one["what"] for one in found] == ["instance.started", "instance.ended", "instance.stopped"]
