@@ -65,8 +65,10 @@ class Site:
     def await_rounds(self, number: int) -> None:
         """Wait until the hub has looked after messages so many times more."""
         for _ in range(number):
-            before = self._last_round()
-            eventually(lambda before=before: self._last_round() != before)
+            self._await_round(self._last_round())
+
+    def _await_round(self, before: Any) -> None:
+        eventually(lambda: self._last_round() != before)
 
     def _last_round(self) -> Any:
         chores = http.get(f"{self.up.url}/api/v1/chores").json()["chores"]
