@@ -35,3 +35,13 @@ DELETE FROM token WHERE kind IN ('browser', 'link') AND expires_at <= :now;
 -- name: instances_by_status
 -- How many instances have which status.
 SELECT status, count(*) AS total FROM instance GROUP BY status;
+
+-- name: instances_by_end
+-- How the processes of instances ended, in a few words that are always the same.
+SELECT CASE WHEN ended_how IN ('exit 0', 'stopped', 'abandoned') THEN ended_how
+            WHEN substr(ended_how, 1, 5) = 'exit ' THEN 'exit other'
+            WHEN substr(ended_how, 1, 6) = 'killed' THEN 'killed'
+            WHEN substr(ended_how, 1, 5) = 'setup' THEN 'setup failed'
+            WHEN substr(ended_how, 1, 5) = 'could' THEN 'not started'
+            ELSE 'unknown' END AS how, count(*) AS total
+  FROM instance WHERE ended_how IS NOT NULL GROUP BY 1;

@@ -340,26 +340,58 @@ def test_the_lag_is_what_watchers_were_not_told_yet(
     assert (told.value("crewhall_events_newest"), told.value("crewhall_event_lag")) == (3, lag)
 
 
-def test_instances_and_the_oldest_operation_are_counted(make_hub: MakeHub, clock: Clock) -> None:
-    hub = make_hub(clock=clock)
-    assert scrape_with(hub, {}, 0).value("crewhall_operation_oldest_seconds") == 0
+def insert_instance(hub: Hub, clock: Clock, instance_id: str) -> None:
     fields: dict[str, Any] = {
-        "agent_id": "ag_1",
+        "agent_id": f"ag_{instance_id}",
         "type": "coding",
         "runtime": "custom",
         "node": "n",
         "repository_path": "/r",
     }
-    fields |= {"worktree": "/w", "branch": "b", "base_branch": "main", "session": "s", "conversation_id": "c"}
+    fields |= {
+        "worktree": f"/w/{instance_id}",
+        "branch": instance_id,
+        "base_branch": "main",
+        "session": instance_id,
+        "conversation_id": "c",
+    }
     fields |= {"prompt": "p", "tier": 2, "issue_number": None, "parent": None, "ports": "[]"}
     with hub.own_work() as tx:
-        tx.run("instance_insert", id="work-1-a1", now=clock.now, **fields)
+        tx.run("instance_insert", id=instance_id, now=clock.now, **fields)
+
+
+def test_instances_and_the_oldest_operation_are_counted(make_hub: MakeHub, clock: Clock) -> None:
+    hub = make_hub(clock=clock)
+    assert scrape_with(hub, {}, 0).value("crewhall_operation_oldest_seconds") == 0
+    insert_instance(hub, clock, "work-1-a1")
+    with hub.own_work() as tx:
         kind = next(one for one in hub.registry.operations if one.name == "instance_stop")
         hub.journal.begin(tx, kind, "work-1-a1", place="n", data={}, holder="h")
     clock.advance(90)
     told = scrape_with(hub, {}, 0)
     assert told.values("crewhall_instances") == [1] == told.values("crewhall_instances", status="started")
     assert told.value("crewhall_operation_oldest_seconds") == 90
+
+
+ENDS = {
+    "exit 0": "exit 0",
+    "exit 3": "exit other",
+    "killed by signal 9": "killed",
+    "setup failed with 2": "setup failed",
+    "could not be started: exit 127": "not started",
+    "stopped": "stopped",
+    "gone, and nobody knows how": "unknown",
+}
+
+
+def test_ends_of_instances_are_counted_in_a_few_words(make_hub: MakeHub, clock: Clock) -> None:
+    hub = make_hub(clock=clock)
+    for number, how in enumerate(ENDS):
+        insert_instance(hub, clock, f"work-1-a{number + 1}")
+        with hub.own_work() as tx:
+            tx.run("instance_ended", id=f"work-1-a{number + 1}", how=how, at=clock.now, now=clock.now)
+    told = scrape_with(hub, {}, 0)
+    assert all(told.values("crewhall_instances_ended", how=word) == [1] for word in ENDS.values())
 
 
 def test_the_newest_number_stays_when_its_event_is_pruned(make_hub: MakeHub, clock: Clock) -> None:

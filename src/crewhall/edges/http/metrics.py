@@ -116,12 +116,16 @@ def crew_metrics(hub: Hub) -> str:
     try:
         with hub.store.read() as tx:
             rows, began = tx.all("instances_by_status"), tx.value("operation_oldest")
+            ended = tx.all("instances_by_end")
     except Failure:
         return ""
     counts: list[Sample] = [("", {"status": row["status"]}, row["total"]) for row in rows]
+    ends: list[Sample] = [("", {"how": row["how"]}, row["total"]) for row in ended]
     age = 0.0 if began is None else max(0, hub.clock() - began) / 1000
-    return metric("crewhall_instances", "gauge", "Instances of the hall by status.", counts) + metric(
-        "crewhall_operation_oldest_seconds", "gauge", "Age of the oldest operation that is under way.", single(age)
+    return (
+        metric("crewhall_instances", "gauge", "Instances of the hall by status.", counts)
+        + metric("crewhall_instances_ended", "gauge", "Instances whose process has ended, by how.", ends)
+        + metric("crewhall_operation_oldest_seconds", "gauge", "Age of the oldest operation under way.", single(age))
     )
 
 
