@@ -94,6 +94,16 @@ class Tmux:
             found[pane.session] = min((number, pane), found.get(pane.session, (number, pane)), key=lambda one: one[0])
         return {session: pane for session, (_, pane) in found.items()}
 
+    def origin(self, session: str) -> tuple[int, str] | None:
+        """When a session was made, in UTC milliseconds, and the command it was made with; None when there is none."""
+        asked = "#{session_name}:#{session_created} #{pane_start_command}"
+        ended = self._run("list-panes", "-s", "-t", _target(session), "-F", asked)
+        if _is_missing(ended):
+            return None
+        first = _check(ended, session).split("\n", 1)[0].partition(":")[2]
+        created, _, command = first.partition(" ")
+        return int(created) * 1000, command
+
     def kill(self, session: str) -> bool:
         """End a session; its program gets SIGHUP and may outlive it. False when there is no such session."""
         ended = self._run("kill-session", "-t", _target(session))

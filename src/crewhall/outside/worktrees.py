@@ -87,6 +87,16 @@ def at(repo: GitRepository, path: str) -> GitWorktree | None:
     return next((each for each in worktrees(repo) if each.path == path), None)
 
 
+def last_head(repo: GitRepository, path: str) -> str:
+    """The commit that a worktree was last on, by its reflog; empty when it has none."""
+    try:
+        with open(os.path.join(git_dir_of(repo, path), "logs", "HEAD"), "rb") as file:
+            lines = file.read().decode("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        return ""
+    return lines[-1].split()[1] if lines and len(lines[-1].split()) > 1 else ""
+
+
 def true_path(path: str) -> str:
     """The path without links in its parents; its last part may be anything, or not there."""
     parent, name = os.path.split(os.path.abspath(path))

@@ -31,7 +31,7 @@ usage: crewhall [--home DIR] [--json] [--debug] <command> …
   link                           a new one-time link to the dashboard
   backup FILE                    a copy of the hall, while it runs
   restore FILE [--replace]       put a backup's content into this hall
-  doctor                         look for what is wrong, and how to mend it
+  doctor [--fix]                 find problems and suggest fixes; --fix repairs instances
   selftest [--writers N] …       N writers (8) at once on a throw-away copy, --each times (50): is anything lost?
 
   <noun> <verb> …                any tool; `crewhall <noun>` lists the verbs, `--help` after one explains it

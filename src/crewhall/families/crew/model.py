@@ -16,6 +16,21 @@ StateName = Literal["starting", "working", "in a tool", "waiting", "idle", "aliv
 StateSource = Literal["process", "status file", "hooks", "state file", "terminal", "launcher", "database"]
 DeliveredBy = Literal["hook", "paste", "inbox"]
 
+DifferenceName = Literal[
+    "process_gone",
+    "session_lost",
+    "interrupted",
+    "worktree_gone",
+    "branch_gone",
+    "repository_gone",
+    "stray_session",
+    "stray_directory",
+    "stale_worktree",
+    "live_token",
+    "detached",
+    "unfinished",
+]
+
 
 def _check_id(value: str) -> str:
     if not ID_PATTERN.fullmatch(value):
@@ -165,3 +180,25 @@ class MessageQueued(Result):
     instance_id: str
     delivered: bool = Field(description="Whether its conversation has it already; instance_get tells its state.")
     delivered_by: DeliveredBy | None
+
+
+class DifferenceShown(Result):
+    """One thing on a node that is not as the hall has it."""
+
+    name: DifferenceName
+    instance_id: str | None
+    about: str
+    action: str = Field(description="What would set it right.")
+    is_fixable: bool = Field(description="Whether instance_repair does it.")
+    hint: str
+
+
+class InstanceCheck(Result):
+    node: str
+    differences: list[DifferenceShown]
+
+
+class InstanceRepair(Result):
+    node: str
+    done: list[DifferenceShown]
+    left: list[DifferenceShown]

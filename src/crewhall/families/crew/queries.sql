@@ -122,3 +122,15 @@ UPDATE agent
    SET status = CASE WHEN EXISTS (SELECT 1 FROM task WHERE claimed_by = agent.id) THEN 'busy' ELSE 'online' END,
        disconnected_since = NULL, lease_until = :until, has_left = 0, updated_at = :now
  WHERE id = :id;
+
+-- name: operations_at
+-- The operations on instances that are under way at a place, the oldest first.
+SELECT kind, subject, step, created_at FROM operation WHERE place = :place ORDER BY created_at, id;
+
+-- name: instances_with_tokens
+-- The instances of a node that are over, and whose token still opens the hall.
+SELECT id, agent_id, status FROM instance
+ WHERE node = :node AND status IN ('terminated', 'abandoned')
+   AND EXISTS (SELECT 1 FROM token
+                WHERE token.agent_id = instance.agent_id AND token.kind = 'agent' AND token.revoked_at IS NULL)
+ ORDER BY created_at, id;

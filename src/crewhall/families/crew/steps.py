@@ -42,7 +42,7 @@ from crewhall.outside.launch_spec import launcher_words
 from crewhall.outside.processes import ProcessId, identify, is_alive
 from crewhall.outside.removal import remove_worktree
 from crewhall.outside.worktree_files import copy_included, save_included
-from crewhall.outside.worktrees import add_worktree
+from crewhall.outside.worktrees import add_worktree, at, forget
 from crewhall.stop import Stop
 from crewhall.store.transaction import Row
 
@@ -70,9 +70,19 @@ def instance_row(operation: Change) -> InstanceRow:
 
 def _make_worktree(world: NodeWorld, operation: Change) -> None:
     row = instance_row(operation)
-    if os.path.isdir(row["worktree"]) and operation.kind is not STARTING:
-        return
-    repo = open_repository(row["repository_path"], world.stop)
+    if operation.kind is STARTING:
+        repo = open_repository(row["repository_path"], world.stop)
+        add_worktree(repo, row["worktree"], row["branch"], row["base_branch"], may_be_ours=True)
+    elif not os.path.isdir(row["worktree"]):
+        bring_back_worktree(row, world.stop)
+
+
+def bring_back_worktree(row: InstanceRow, stop: Stop | None = None) -> None:
+    """Make an instance's worktree again, from its branch, after somebody has removed the directory."""
+    repo = open_repository(row["repository_path"], stop)
+    there = at(repo, row["worktree"])
+    if there is not None and not os.path.lexists(there.path):
+        forget(repo, there.path)
     add_worktree(repo, row["worktree"], row["branch"], row["base_branch"], may_be_ours=True)
 
 

@@ -1,0 +1,246 @@
+"""What is not as it should be with instances: named, shown, and mended where the hall made it."""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crewhall.families.crew.run_directory import run_directory
+from crewhall.families.crew.steps import STOPPING
+from crewhall.identity import new_id
+from crewhall.outside.launch_spec import launcher_words
+from crewhall.outside.processes import identify, is_alive
+from tests.conftest import eventually
+from tests.families.crew.conftest import Site
+from tests.outside.repos import commit, git
+
+TEN_MINUTES = 600_000
+# A child in the tree, and one that leaves it: both write their pid.
+PARENT = """
+import os, subprocess, sys, time
+place = os.path.dirname(os.environ["CREWHALL_STATE_FILE"])
+child = subprocess.Popen(["sleep", "3600"])
+away = subprocess.Popen(["setsid", "-f", "sh", "-c", f"echo $$ > {place}/away; exec sleep 3601"])
+away.wait()
+with open(place + "/part", "w") as file:
+    file.write(str(child.pid))
+os.replace(place + "/part", place + "/child")
+time.sleep(600)
+"""
+# It does not end with its terminal.
+STUBBORN = """
+import os, signal, time
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+with open(os.environ["CREWHALL_STATE_FILE"], "w") as file:
+    file.write('{"state": "working"}')
+time.sleep(600)
+"""
+
+
+def check(site: Site) -> dict[str, dict[str, Any]]:
+    """The differences by their names."""
+    return {one["name"]: one for one in site.call("instance_check")["differences"]}
+
+
+def repair(site: Site) -> tuple[list[str], list[str]]:
+    """The names of what was mended and of what is left."""
+    body = site.call("instance_repair")
+    return [one["name"] for one in body["done"]], [one["name"] for one in body["left"]]
+
+
+@pytest.fixture
+def instance(site: Site) -> str:
+    found = site.start()
+    eventually(lambda: site.place(found).read("got.json"))
+    return found
+
+
+def test_a_sound_hall_has_no_differences(site: Site, instance: str) -> None:
+    site.call("instance_abandon", id=site.start())
+    site.call("instance_stop", id=site.start())
+    before = site.leftovers()
+    assert check(site) == {} and repair(site) == ([], [])
+    site.hub.chores.run_one("instance_strays")
+    assert site.leftovers() == before and site.state(instance)["name"] == "alive"
+
+
+def test_a_killed_program_is_named_and_restarted_by_a_person(site: Site, instance: str) -> None:
+    os.kill(int(site.place(instance).read("started.json")["pid"]), signal.SIGKILL)
+    eventually(lambda: site.place(instance).read("ended.json"))
+    site.hub.chores.run_one("instances")
+    found = eventually(lambda: check(site).get("process_gone"))
+    assert "killed by signal 9" in found["about"] and f"instance restart {instance}" in found["hint"]
+    assert repair(site) == ([], ["process_gone"])  # to start programs takes a person
+    site.call("instance_restart", id=instance)
+    assert check(site) == {}
+
+
+def test_a_killed_launcher_is_named(site: Site, instance: str) -> None:
+    os.kill(site.call("instance_get", id=instance)["pid"], signal.SIGKILL)
+    site.hub.chores.run_one("instances")
+    assert eventually(lambda: check(site).get("process_gone"))["instance_id"] == instance
+
+
+def test_a_killed_terminal_server_leaves_instances_to_restart(site: Site, instance: str) -> None:
+    server = subprocess.run(
+        ["tmux", "-L", site.tmux.name, "display-message", "-p", "#{pid}"], capture_output=True, check=True, timeout=20
+    )
+    os.kill(int(server.stdout), signal.SIGKILL)
+    found = eventually(lambda: check(site).get("interrupted"))
+    assert "ended from outside" in found["about"] and "restart" in found["hint"]
+    site.call("instance_restart", id=instance)
+    assert check(site) == {} and site.state(instance)["name"] in ("starting", "alive")
+
+
+def test_a_boot_of_the_machine_is_told_from_an_end(site: Site, instance: str) -> None:
+    site.close()
+    with site.hub.own_work() as tx:
+        row = tx.one("instance_get", id=instance)
+        assert row is not None
+        started = f"another-boot:{row['process_started'].rpartition(':')[2]}"
+        tx.run("instance_process_set", id=instance, pid=row["pid"], process_started=started, now=tx.now)
+    assert "the machine was restarted" in check(site)["interrupted"]["about"]
+
+
+def test_a_program_that_outlives_its_session_is_ended(make_site: Callable[..., Site]) -> None:
+    site = make_site("stubborn", crew__runtimes={"custom": {"command": ["python3", "-c", STUBBORN]}})
+    instance = site.start()
+    eventually(lambda: site.state(instance)["name"] == "working")
+    program = identify(int(site.place(instance).read("started.json")["pid"]))
+    assert program is not None
+    site.tmux.kill(instance)
+    assert eventually(lambda: check(site).get("session_lost"))["is_fixable"]
+    assert repair(site)[0] == ["session_lost"]
+    assert not is_alive(program)
+
+
+def test_a_worktree_that_a_person_removed_is_made_again(site: Site, instance: str) -> None:
+    tree = Path(site.call("instance_get", id=instance)["worktree"])
+    (tree / "new.txt").write_text("new")
+    commit(tree, "work of the instance")
+    shutil.rmtree(tree)
+    assert "still runs in it" in check(site)["worktree_gone"]["about"]
+    assert repair(site) == (["worktree_gone"], [])
+    assert (tree / "new.txt").read_text() == "new" and git(tree, "branch", "--show-current").strip() == instance
+
+
+def test_a_restart_makes_a_removed_worktree_again(site: Site, instance: str) -> None:
+    tree = site.call("instance_get", id=instance)["worktree"]
+    site.call("instance_stop", id=instance)
+    git(site.repository, "worktree", "remove", "--force", tree)
+    assert check(site)["worktree_gone"]["about"] == f"{tree} is gone"
+    site.call("instance_restart", id=instance)
+    assert os.path.isdir(tree) and check(site) == {}
+
+
+def test_an_instance_whose_worktree_is_gone_can_be_abandoned(site: Site, instance: str) -> None:
+    shutil.rmtree(site.call("instance_get", id=instance)["worktree"])
+    assert site.call("instance_abandon", id=instance)["problem"] is None
+    assert check(site) == {} and instance not in git(site.repository, "worktree", "list")
+
+
+def test_a_deleted_branch_is_made_again_at_its_last_commit(site: Site, instance: str) -> None:
+    tree = Path(site.call("instance_get", id=instance)["worktree"])
+    (tree / "new.txt").write_text("new")
+    commit(tree, "work of the instance")
+    tip = git(tree, "rev-parse", "HEAD")
+    git(site.repository, "update-ref", "-d", f"refs/heads/{instance}")
+    assert instance in check(site)["branch_gone"]["about"]
+    assert repair(site) == (["branch_gone"], [])
+    assert git(site.repository, "rev-parse", instance) == tip
+
+
+def test_a_repository_that_is_gone_is_told(site: Site, instance: str) -> None:
+    site.repository.rename(site.repository.with_name("moved"))
+    assert not check(site)["repository_gone"]["is_fixable"]
+    assert repair(site) == ([], ["repository_gone"])
+
+
+def stray(site: Site, name: str) -> None:
+    """A session like those of instances, of which the hall has no row."""
+    place = run_directory(site.hub.settings, name)
+    place.make()
+    place.write("launch.json", "{}")
+    site.tmux.start(name, launcher_words(str(place.spec)), str(site.repository))
+
+
+def test_a_session_that_the_hall_does_not_know_waits_for_a_person(site: Site) -> None:
+    stray(site, "work-lost-a1")
+    site.clock.now += TEN_MINUTES + 1
+    site.hub.chores.run_one("instance_strays")
+    assert check(site)["stray_session"]["instance_id"] == "work-lost-a1"
+    assert repair(site)[0] == ["stray_session"]
+    assert repair(site)[0] == ["stray_directory"]
+    assert check(site) == {} and not site.leftovers()["runs"] and not site.tmux.panes()
+
+
+def test_a_run_directory_of_nobody_goes_by_itself_after_a_while(site: Site) -> None:
+    place = run_directory(site.hub.settings, "work-lost-a1")
+    place.make()
+    os.utime(place.path, (site.clock.now / 1000, site.clock.now / 1000))
+    site.hub.chores.run_one("instance_strays")
+    assert list(check(site)) == ["stray_directory"]
+    site.clock.now += TEN_MINUTES + 1
+    site.hub.chores.run_one("instance_strays")
+    assert check(site) == {} and not place.path.exists()
+
+
+def test_what_the_hall_did_not_make_is_left_alone(site: Site, instance: str, tmp_path: Path) -> None:
+    """A person's session on the hall's own server, even with an instance's name; directories, links, worktrees."""
+    site.tmux.start("mine", ["sleep", "600"], "/")
+    site.tmux.start("work-mine-a1", ["sleep", "600"], "/")
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    runs = site.hub.settings.home / "instances"
+    (runs / "notes").mkdir()
+    (runs / "work-linked-a1").symlink_to(kept)
+    git(site.repository, "worktree", "add", "-b", "work-mine-a2", str(tmp_path / "mine"))
+    assert repair(site) == ([], ["stray_session"])
+    site.clock.now += TEN_MINUTES + 1
+    site.hub.chores.run_one("instance_strays")
+    assert set(site.tmux.panes()) == {"mine", "work-mine-a1", instance}
+    assert kept.is_dir() and (runs / "notes").is_dir() and (tmp_path / "mine").is_dir()
+
+
+def test_a_token_that_outlived_its_instance_is_revoked_by_the_hall(site: Site, instance: str) -> None:
+    agent = site.call("instance_get", id=instance)["agent_id"]
+    site.call("instance_stop", id=instance)
+    with site.hub.own_work() as tx:
+        fields = {"hash": "0" * 64, "kind": "agent", "label": instance, "expires_at": None}
+        tx.run("token_put", id=new_id("to"), agent_id=agent, now=tx.now, **fields)
+    assert check(site)["live_token"]["instance_id"] == instance
+    site.hub.chores.run_one("instance_strays")
+    assert check(site) == {}
+
+
+def test_children_end_with_the_session_and_detached_processes_are_left(
+    make_site: Callable[..., Site],
+) -> None:
+    site = make_site("family", crew__runtimes={"custom": {"command": ["python3", "-c", PARENT]}})
+    instance = site.start()
+    place = site.place(instance).path
+    child = identify(int(eventually((place / "child").read_text)))
+    away = identify(int(eventually((place / "away").read_text)))
+    assert child is not None and away is not None
+    try:
+        found = eventually(lambda: check(site).get("detached"))
+        assert f"process {away.pid} " in found["about"] and not found["is_fixable"]
+        site.call("instance_stop", id=instance)
+        assert not is_alive(child) and is_alive(away)
+        assert repair(site) == ([], ["detached"]) and is_alive(away)
+    finally:
+        os.kill(away.pid, signal.SIGKILL)
+    eventually(lambda: check(site) == {})
+
+
+def test_an_operation_that_takes_long_is_shown(site: Site, instance: str) -> None:
+    with site.hub.own_work() as tx:
+        site.hub.journal.begin(tx, STOPPING, instance, place=site.hub.settings.node, data={}, holder="a hub")
+    assert check(site) == {}
+    site.clock.now += 61_000
+    assert "instance stop has been under way for 61 s" in check(site)["unfinished"]["about"]
