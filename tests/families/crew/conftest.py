@@ -14,7 +14,7 @@ from crewhall.families.crew.run_directory import RunDirectory, directories_below
 from crewhall.families.crew.site import tmux_of
 from crewhall.identity import Actor
 from crewhall.outside.tmux import Tmux
-from tests.conftest import Clock
+from tests.conftest import Clock, eventually
 from tests.families.work.workflows import sql
 from tests.outside.repos import git, make_repository
 
@@ -24,7 +24,8 @@ PROGRAM = r"""
 import json, os, signal, sys, time
 prompt = sys.argv[1]
 with open(os.environ["CREWHALL_STATE_FILE"] + ".got", "w") as file:
-    json.dump({"prompt": prompt, "file": open(sys.argv[2]).read(), "cwd": os.getcwd()}, file)
+    facts = {"prompt": prompt, "file": open(sys.argv[2]).read(), "cwd": os.getcwd()}
+    json.dump({**facts, "environment": dict(os.environ)}, file)
 os.replace(file.name, os.path.dirname(file.name) + "/got.json")
 last = prompt.rstrip().splitlines()[-1]
 word, _, rest = last.partition(" ")
@@ -76,6 +77,11 @@ class Site:
 
     def place(self, instance_id: str) -> RunDirectory:
         return run_directory(self.hub.settings, instance_id)
+
+    def received(self, instance_id: str) -> dict[str, Any]:
+        """What the program of an instance got: prompt, file, cwd and environment."""
+        found: dict[str, Any] = eventually(lambda: self.place(instance_id).read("got.json"))
+        return found
 
     def state(self, instance_id: str) -> dict[str, Any]:
         found: dict[str, Any] = self.call("instance_get", id=instance_id)["state"]

@@ -36,7 +36,7 @@ def test_a_programs_own_word_is_its_state(site: Site, word: str, name: str) -> N
     assert state["name"] == name and state["evidence"] == f"the program wrote '{word}: pytest' 4 min ago"
 
 
-@pytest.mark.parametrize("wrote", ["", "no json", "[]", '{"state": "dancing"}', '{"state": ["idle"]}'])
+@pytest.mark.parametrize("wrote", ["", "no json", "[]", '{"state": "dancing"}', '{"state": ["idle"]}', "[" * 90_000])
 def test_a_program_that_says_nothing_is_alive(site: Site, wrote: str) -> None:
     state = wait_for_state(site, site.start(f"state {wrote}"), "alive")
     assert state["source"] == "process" and "lives" in state["evidence"]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from crewhall.errors import Failure
+from crewhall.identity import Credentials
 from tests.conftest import eventually
 from tests.families.crew.conftest import Site
 from tests.outside.repos import commit, git, refs
@@ -18,20 +19,13 @@ pytestmark = pytest.mark.slow
 ON_ID = ("instance_get", "instance_stop", "instance_restart", "instance_abandon", "instance_output")
 
 
-def received(site: Site, instance_id: str) -> dict[str, Any]:
-    path = site.place(instance_id).path / "got.json"
-    eventually(path.exists)
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
-
-
 def test_an_instance_goes_through_its_life(site: Site) -> None:
     made = site.call(
         "instance_start", prompt="Try it", issue_number=7, repository_path=str(site.repository), runtime="custom"
     )
     name = made["instance_id"]
     assert (name, made["branch_name"], made["session_name"]) == ("work-7-a1", "work-7-a1", "work-7-a1")
-    assert received(site, name)["cwd"] == made["worktree_path"] and name in site.tmux.panes()
+    assert site.received(name)["cwd"] == made["worktree_path"] and name in site.tmux.panes()
     assert name in made["attach"] and made["base_branch"] == "main"
     assert [one["id"] for one in site.call("instance_list")["instances"]] == [name]
     assert site.call("instance_list", status=["terminated"])["total"] == 0
@@ -42,6 +36,24 @@ def test_an_instance_goes_through_its_life(site: Site) -> None:
     assert site.call("instance_abandon", id=name)["status"] == "abandoned"
     assert not Path(made["worktree_path"]).exists() and not site.tmux.panes()
     assert git(site.repository, "branch", "--list", name) == ""
+
+
+def test_an_instance_is_known_by_its_token_until_it_is_stopped(site: Site) -> None:
+    name = site.start(title="Größere Schrift!", tier=3, role="coordinator")
+    assert name == "work-groere-schrift-a1"
+    agent = site.call("agent_get", id=site.call("instance_get", id=name)["agent_id"])
+    assert (agent["name"], agent["role"], agent["type"]) == (name, "coordinator", "coding")
+    given = site.received(name)["environment"]
+    token = given["CREWHALL_TOKEN"]
+    actor = site.hub.identify(Credentials(token=token))
+    assert (actor.id, actor.instance, actor.tier) == (agent["id"], name, 3)
+    servers = json.loads(Path(given["CREWHALL_MCP_CONFIG"]).read_text())["mcpServers"]
+    assert servers["crewhall"]["env"]["CREWHALL_TOKEN"] == token
+    written = [site.place(name).path / one for one in ("launch.json", "mcp.json", "prompt.md")]
+    assert {path.stat().st_mode & 0o777 for path in written} == {0o600}
+    site.call("instance_stop", id=name)
+    with pytest.raises(Failure, match="wrong, expired or revoked"):
+        site.hub.identify(Credentials(token=token))
 
 
 @pytest.mark.parametrize("tool", ON_ID)
@@ -68,6 +80,22 @@ def test_an_unknown_id_and_a_malformed_one_are_refused(site: Site, tool: str) ->
 def test_a_bad_start_is_refused_and_leaves_nothing(site: Site, given: dict[str, Any], code: str, words: str) -> None:
     failure = site.refused_start(**given)
     assert failure.code == code and words in failure.message
+
+
+def test_a_file_in_the_place_of_worktrees_is_refused_by_its_name(site: Site) -> None:
+    Path(f"{site.repository}-worktrees").write_text("in the way")
+    assert site.refused_start().fields["instance_id"] == "work-trial-a1"
+
+
+def test_a_locked_worktree_is_a_problem_until_it_is_unlocked(site: Site) -> None:
+    name = site.start()
+    tree = site.call("instance_get", id=name)["worktree"]
+    git(site.repository, "worktree", "lock", tree)
+    ended = site.call("instance_abandon", id=name)
+    assert ended["status"] == "abandoned" and "locked" in ended["problem"]
+    git(site.repository, "worktree", "unlock", tree)
+    site.hub.chores.run_one("instance_worktrees")
+    assert site.call("instance_get", id=name)["problem"] is None and not Path(tree).exists()
 
 
 def test_a_wrong_status_is_refused_by_name(site: Site) -> None:
@@ -138,7 +166,7 @@ def test_a_repository_has_a_prompt_of_its_own(site: Site) -> None:
     (site.repository / ".crewhall/prompts/coding.md").write_text("You are {{instance}}.\n{{task}}\nBe kind.\n")
     commit(site.repository, "a prompt")
     name = site.start("Fix {{branch}}")
-    assert received(site, name)["prompt"] == f"You are {name}.\nFix {{{{branch}}}}\nBe kind.\n"
+    assert site.received(name)["prompt"] == f"You are {name}.\nFix {{{{branch}}}}\nBe kind.\n"
 
 
 def test_a_prompt_of_the_repository_that_is_no_text_is_refused(site: Site) -> None:
@@ -159,7 +187,7 @@ def test_a_prompt_arrives_whole(make_site: Callable[..., Site], tmp_path: Path, 
     (site.repository / ".crewhall/prompts").mkdir(parents=True)
     (site.repository / ".crewhall/prompts/coding.md").write_text("{{task}}")
     commit(site.repository, "only the task")
-    found = received(site, site.start(prompt))
+    found = site.received(site.start(prompt))
     assert found["prompt"] == prompt and found["file"] == prompt
 
 
@@ -188,6 +216,7 @@ def test_a_full_hall_takes_no_instance(make_site: Callable[..., Site]) -> None:
 
 def test_events_tell_an_instances_life(site: Site) -> None:
     name = site.start()
-    site.call("instance_stop", id=name)
-    found = site.call("event_list", subject=name, limit=50)["events"]
-    assert [one["what"] for one in found] == ["instance.started", "instance.ended", "instance.stopped"]
+    for tool in ("instance_stop", "instance_restart", "instance_abandon"):
+        site.call(tool, id=name)
+    found = [one["what"] for one in site.call("event_list", subject=name, limit=50)["events"]]
+    assert found == [f"instance.{verb}" for verb in ("started", "ended", "stopped", "restarted", "abandoned")]

@@ -1,86 +1,82 @@
 """A new instance's worktree runs: ignored files are there, a recipe sets it up, and it has ports of its own."""
 
 import socket
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from crewhall.errors import LimitExceeded
-from crewhall.families.crew.run_directory import run_directory
 from tests.conftest import eventually
-from tests.families.crew.yards import Yard
+from tests.families.crew.conftest import Site
 from tests.outside.repos import commit, git
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("database", ["sqlite"], indirect=True)]
 
 
-@pytest.fixture
-def yard(tmp_path: Path) -> Iterator[Yard]:
-    with closing(Yard(tmp_path)) as one:
-        yield one
+def worktree(site: Site, name: str) -> Path:
+    return Path(site.call("instance_get", id=name)["worktree"])
 
 
-def test_ignored_files_are_copied_in_and_changed_ones_kept(yard: Yard) -> None:
-    (yard.root / ".worktreeinclude").write_text(".env\n")
-    commit(yard.root, "list")
-    (yard.root / ".env").write_text("KEY=1\n")
-    started = yard.start()
-    copied = Path(started["worktree_path"], ".env")
+def test_ignored_files_are_copied_in_and_changed_ones_kept(site: Site) -> None:
+    (site.repository / ".gitignore").write_text(".env\n")
+    (site.repository / ".worktreeinclude").write_text(".env\n")
+    commit(site.repository, "list")
+    (site.repository / ".env").write_text("KEY=1\n")
+    name = site.start()
+    copied = worktree(site, name) / ".env"
     assert copied.read_text() == "KEY=1\n"
     copied.write_text("KEY=2\n")
-    ended = yard.call("instance_abandon", id=started["instance_id"])
-    assert ended["saved_refs"] == [f"refs/crewhall/saved/{started['instance_id']}-ignored"]
-    assert git(yard.root, "show", f"{ended['saved_refs'][0]}:.env") == "KEY=2"
+    ended = site.call("instance_abandon", id=name)
+    assert ended["saved_refs"] == [f"refs/crewhall/saved/{name}-ignored"]
+    assert git(site.repository, "show", f"{ended['saved_refs'][0]}:.env") == "KEY=2"
 
 
-def test_a_recipe_sets_the_worktree_up_before_the_program_starts(yard: Yard) -> None:
-    (yard.root / "justfile").write_text("worktree-setup:\n    echo ready > ready.txt\n")
-    commit(yard.root, "recipe")
-    started = yard.start()
-    yard.environment(started)
-    assert Path(started["worktree_path"], "ready.txt").read_text() == "ready\n"
-    assert run_directory(yard.hub.settings, started["instance_id"]).read("setup.json")["code"] == 0
-    assert "worktree-setup" in yard.call("instance_output", id=started["instance_id"])["text"]
+def add_recipe(site: Site, text: str) -> None:
+    (site.repository / "justfile").write_text(text)
+    commit(site.repository, "recipe")
 
 
-def test_a_recipe_that_fails_is_a_state_and_the_program_does_not_start(yard: Yard) -> None:
-    (yard.root / "justfile").write_text("worktree-setup:\n    exit 7\n")
-    commit(yard.root, "recipe")
-    started = yard.start()
-    state = eventually(lambda: yard.get(started)["state"]["name"] == "ended" and yard.get(started)["state"])
-    assert state["evidence"].startswith("gone: setup failed with")
-    assert not Path(started["worktree_path"], "seen.txt").exists()
+def test_a_recipe_sets_the_worktree_up_before_the_program_starts(site: Site) -> None:
+    add_recipe(site, "worktree-setup:\n    echo ready > ready.txt\n")
+    name = site.start()
+    site.received(name)
+    assert (worktree(site, name) / "ready.txt").read_text() == "ready\n"
+    assert site.place(name).read("setup.json")["code"] == 0
+    assert "worktree-setup" in site.call("instance_output", id=name)["text"]
 
 
-def test_a_justfile_without_the_recipe_is_left_alone(yard: Yard) -> None:
-    (yard.root / "justfile").write_text("setup:\n    exit 7\n")
-    commit(yard.root, "recipe")
-    assert yard.environment(yard.start())["CREWHALL_INSTANCE"] == "work-do-it-a1"
+def test_a_recipe_that_fails_is_a_state_and_the_program_does_not_start(site: Site) -> None:
+    add_recipe(site, "worktree-setup:\n    exit 7\n")
+    name = site.start()
+    eventually(lambda: site.state(name)["name"] == "ended")
+    assert site.state(name)["evidence"].startswith("gone: setup failed with")
+    assert not (site.place(name).path / "got.json").exists()
 
 
-def test_each_instance_has_ports_of_its_own_and_gives_them_back(tmp_path: Path) -> None:
+def test_a_justfile_without_the_recipe_is_left_alone(site: Site) -> None:
+    add_recipe(site, "setup:\n    exit 7\n")
+    name = site.start()
+    assert site.received(name)["environment"]["CREWHALL_INSTANCE"] == name
+
+
+def test_each_instance_has_ports_of_its_own_and_gives_them_back(make_site: Callable[..., Site]) -> None:
     with socket.socket() as busy:
         busy.bind(("127.0.0.1", 0))
         busy.listen()
         first = busy.getsockname()[1]
-        span = f"{first}-{min(first + 40, 65_535)}"
-        with closing(Yard(tmp_path, crew__port_range=span, crew__ports=2)) as yard:
-            one, two = yard.start(), yard.start()
-            given = [yard.get(each)["ports"] for each in (one, two)]
-            assert first not in given[0] and len({*given[0], *given[1]}) == 4
-            found = yard.environment(one)
-            assert [int(found["CREWHALL_PORT"]), int(found["CREWHALL_PORT_2"])] == given[0]
-            yard.call("instance_abandon", id=one["instance_id"])
-            assert yard.get(one)["ports"] == []
-            assert set(yard.get(yard.start())["ports"]) & set(given[0]), "they are handed out again"
+        site = make_site(crew__port_range=f"{first}-{min(first + 40, 65_535)}", crew__ports=2)
+        one, two = site.start(), site.start()
+        given = [site.call("instance_get", id=each)["ports"] for each in (one, two)]
+        assert first not in given[0] and len({*given[0], *given[1]}) == 4
+        found = site.received(one)["environment"]
+        assert [int(found["CREWHALL_PORT"]), int(found["CREWHALL_PORT_2"])] == given[0]
+        site.call("instance_abandon", id=one)
+        assert site.call("instance_get", id=one)["ports"] == []
+        again = site.call("instance_get", id=site.start())["ports"]
+        assert set(again) & set(given[0]), "they are handed out again"
 
 
-def test_a_range_that_is_used_up_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
-    with closing(Yard(tmp_path, crew__port_range="42100-42101", crew__ports=3)) as yard:
-        with pytest.raises(LimitExceeded, match="of 3 ports are free") as refused:
-            yard.start()
-        assert "crew.port_range" in refused.value.hint
-        assert yard.call("instance_list")["total"] == yard.call("agent_list")["total"] == 0
-        assert git(yard.root, "branch", "--list") == "* main"
+def test_a_range_that_is_used_up_is_refused_and_leaves_nothing(make_site: Callable[..., Site]) -> None:
+    failure = make_site(crew__port_range="42100-42101", crew__ports=3).refused_start()
+    assert failure.code == "LIMIT_EXCEEDED" and "of 3 ports are free" in failure.message
+    assert "crew.port_range" in failure.hint
