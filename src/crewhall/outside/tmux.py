@@ -3,7 +3,7 @@ Terminals that outlive a hub: sessions on a tmux server of the hall's own, with 
 
     tmux = Tmux("crewhall-1a2b")
     tmux.start("ada", ["claude", "--", "Hello"], "/repo") -> pid
-    tmux.panes() -> {"ada": Pane("ada", pid, False, "title")}
+    tmux.panes() -> {"ada": Pane("ada", pid, False, 1800000000000, "title")}
     tmux.capture("ada", 200) -> text        tmux.paste("ada", "Go on.")
     tmux.stream("ada", "/run/ada.log")      tmux.stop_stream("ada")         tmux.kill("ada") -> True
 
@@ -37,16 +37,20 @@ NO_SERVER = re.compile("no server running|error connecting|lost server|server ex
 NO_SESSION = re.compile("can't find (session|window|pane)|no current (session|target)|session not found")
 # With an escape in it, a text could end its own paste and press keys.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-LISTED = "#{pane_pid} #{pane_dead} #{pane_id} #{session_name}:#{pane_title}"
+LISTED = "#{pane_pid} #{pane_dead} #{pane_id} #{window_activity} #{session_name}:#{pane_title}"
 
 
 @dataclass(frozen=True)
 class Pane:
-    """The first pane of a session. The pid of a dead one may have been reused; `title` is what its program set."""
+    """The first pane of a session. The pid of a dead one may have been reused; `title` is what its program set.
+
+    `changed_at` is when something was last written to the session's window, in UTC milliseconds, to the second.
+    """
 
     session: str
     pid: int
     is_dead: bool
+    changed_at: int
     title: str
 
 
@@ -205,6 +209,6 @@ def _check(ended: Ended, session: str) -> str:
 
 def _read_pane(line: str) -> tuple[int, Pane]:
     """A line of `LISTED`: the number of the pane, which is lower for an older one, and the pane."""
-    pid, dead, number, rest = line.split(" ", 3)
+    pid, dead, number, changed, rest = line.split(" ", 4)
     session, _, title = rest.partition(":")
-    return int(number.removeprefix("%")), Pane(session, int(pid), dead == "1", title)
+    return int(number.removeprefix("%")), Pane(session, int(pid), dead == "1", int(changed) * 1000, title)

@@ -4,7 +4,9 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,7 +41,18 @@ def test_a_programs_own_word_is_its_state(site: Site, word: str, name: str) -> N
 @pytest.mark.parametrize("wrote", ["", "no json", "[]", '{"state": "dancing"}', '{"state": ["idle"]}', "[" * 90_000])
 def test_a_program_that_says_nothing_is_alive(site: Site, wrote: str) -> None:
     state = wait_for_state(site, site.start(f"state {wrote}"), "alive")
-    assert state["source"] == "process" and "lives" in state["evidence"]
+    assert state["source"] == "terminal" and "its terminal last changed" in state["evidence"]
+
+
+def test_a_terminal_tells_when_it_last_changed(make_site: Callable[..., Site], tmp_path: Path) -> None:
+    words = f"while [ ! -e {tmp_path}/speak ]; do sleep 0.05; done; echo hello; exec sleep 600"
+    site = make_site(crew__runtimes={"custom": {"command": ["sh", "-c", words]}})
+    name = site.start()
+    before = wait_for_state(site, name, "alive")["since"]
+    eventually(lambda: time.time() * 1000 > before + 1_000)  # tmux counts in seconds
+    assert site.state(name)["since"] == before
+    (tmp_path / "speak").touch()
+    eventually(lambda: site.state(name)["since"] > before)
 
 
 @pytest.mark.parametrize(

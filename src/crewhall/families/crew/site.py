@@ -3,12 +3,13 @@
 import hashlib
 import os
 import shlex
+from functools import cached_property
 
 from crewhall.config import Settings
-from crewhall.errors import Unavailable
+from crewhall.errors import Failure, Unavailable
 from crewhall.families.crew.model import InstanceRow
 from crewhall.outside.processes import ProcessId, end_tree, identify, is_alive
-from crewhall.outside.tmux import Tmux
+from crewhall.outside.tmux import Pane, Tmux
 from crewhall.stop import Stop
 
 
@@ -16,6 +17,21 @@ def tmux_of(settings: Settings) -> Tmux:
     """The hall's own tmux server; another hall of this machine has another."""
     digest = hashlib.sha256(os.fsencode(str(settings.home.resolve()))).hexdigest()
     return Tmux(f"crewhall-{digest[:10]}")
+
+
+class Terminals:
+    """The sessions of the hall's tmux server, listed once, and only if somebody asks."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    @cached_property
+    def panes(self) -> dict[str, Pane]:
+        """The pane of each session; none if tmux does not answer."""
+        try:
+            return tmux_of(self.settings).panes()
+        except Failure:
+            return {}
 
 
 def attach_command(settings: Settings, row: InstanceRow) -> str:

@@ -6,10 +6,11 @@ from crewhall.families.crew.model import InstanceRow
 from crewhall.families.crew.observation import Observation, by_state_file, end_text, ended_observation
 from crewhall.families.crew.run_directory import run_directory
 from crewhall.families.crew.runtimes import runtime_named
-from crewhall.families.crew.site import is_running
+from crewhall.families.crew.site import Terminals, is_running
+from crewhall.outside.tmux import Pane
 
 
-def observe(settings: Settings, row: InstanceRow, now: int) -> Observation:
+def observe(settings: Settings, row: InstanceRow, now: int, terminals: Terminals) -> Observation:
     """What the instance is doing, by the best source there is."""
     if row["node"] != settings.node:
         return Observation("elsewhere", f"it is on node {row['node']}; last seen", "database", row["last_activity_at"])
@@ -30,10 +31,12 @@ def observe(settings: Settings, row: InstanceRow, now: int) -> Observation:
     told = None
     if runtime_named(settings, row["runtime"]).state == "claude":
         told = claude_code.observe(place, int(started.get("pid") or 0), now)
-    return told or by_state_file(place) or _alive(started)
+    return told or by_state_file(place) or _alive(started, terminals.panes.get(row["session"]))
 
 
-def _alive(started: dict[str, object]) -> Observation:
+def _alive(started: dict[str, object], pane: Pane | None) -> Observation:
+    lives = "its process lives and reports no state;"
+    if pane is not None:
+        return Observation("alive", f"{lives} its terminal last changed", "terminal", pane.changed_at)
     at = started.get("at")
-    return Observation("alive", "its process lives, and it says nothing of its state; started", "process",
-                       at if isinstance(at, int) else None)  # fmt: skip
+    return Observation("alive", f"{lives} it started", "process", at if isinstance(at, int) else None)

@@ -36,7 +36,7 @@ from crewhall.families.crew.observation import to_state
 from crewhall.families.crew.rules import LIVE, NEXT, choose_ports, numbered_id, refuse_busy, refuse_status, stem_for
 from crewhall.families.crew.run_directory import run_directory
 from crewhall.families.crew.runtimes import runtime_named
-from crewhall.families.crew.site import attach_command, refuse_elsewhere, tmux_of
+from crewhall.families.crew.site import Terminals, attach_command, refuse_elsewhere, tmux_of
 from crewhall.families.crew.state import observe
 from crewhall.families.crew.steps import (
     ABANDONING,
@@ -279,7 +279,7 @@ def instance_restart(call: Call, id: InstanceId) -> InstanceChanged:
     row = find_instance(call, id)
     refuse_elsewhere(call.settings, row)
     refuse_missing("tmux", "an instance")
-    is_gone = row["status"] in LIVE and observe(call.settings, row, call.now).name == "ended"
+    is_gone = row["status"] in LIVE and observe(call.settings, row, call.now, Terminals(call.settings)).name == "ended"
     allowed = ("terminated", "pr_closed", *((row["status"],) if is_gone else ()))
     operation, _ = _begin_change(call, RESTARTING, id, allowed, "restarted")
     carry_out(call, operation)
@@ -306,18 +306,18 @@ def instance_abandon(call: Call, id: InstanceId) -> InstanceChanged:
     return _change_result(call, id)
 
 
-@crew.tool("instance_get", ours=True, profiles=("coordinator",), resources=("crewhall://instances/{id}",))
+@crew.tool("instance_get", ours=True, pace="long", profiles=("coordinator",), resources=("crewhall://instances/{id}",))
 def instance_get(call: Call, id: InstanceId) -> Instance:
     """An instance: its status, and what it is doing, with the evidence for that."""
-    return _to_instance(call.settings, find_instance(call, id), call.now)
+    return _to_instance(call, find_instance(call, id), Terminals(call.settings))
 
 
-def _to_instance(settings: Settings, row: InstanceRow, now: int, **more: Any) -> Instance:
-    state = to_state(observe(settings, row, now), now)
-    return Instance.from_row(row, state, attach_command(settings, row), **more)
+def _to_instance(call: Call, row: InstanceRow, terminals: Terminals, **more: Any) -> Instance:
+    state = to_state(observe(call.settings, row, call.now, terminals), call.now)
+    return Instance.from_row(row, state, attach_command(call.settings, row), **more)
 
 
-@crew.tool("instance_list", ours=True, profiles=("coordinator",), resources=("crewhall://instances",))
+@crew.tool("instance_list", ours=True, pace="long", profiles=("coordinator",), resources=("crewhall://instances",))
 def instance_list(
     call: Call,
     status: list[Status] | None = None,
@@ -331,7 +331,8 @@ def instance_list(
     with call.begin() as tx:
         rows = tx.all("instances", limit=limit, offset=offset, **chosen)
         total = tx.value("instances_count", **chosen)
-    shown = (_to_instance(call.settings, row, call.now, total=LISTED_BYTES) for row in rows)
+    terminals = Terminals(call.settings)
+    shown = (_to_instance(call, row, terminals, total=LISTED_BYTES) for row in rows)
     items, following = page(shown, total, offset)
     return Instances(instances=items, total=total, next_offset=following)
 
