@@ -83,6 +83,7 @@ class Tool(Declaration):
     `route` is a further way in by REST that a seed asks for, such as ("GET", "prs"). One that is `outward` talks to
     services elsewhere. `aliases` are further names by which it can be called, and which no list shows.
     One that is `ours` is in no seed, so tests/requirements.toml has no line for it.
+    `notes` tells the call log about a call before anything is checked, so that refused calls are known too.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Tool(Declaration):
     outward: bool = False
     aliases: tuple[str, ...] = ()
     ours: bool = False
+    notes: Callable[..., None] | None = None
     arguments: type[BaseModel] = field(init=False, repr=False)
     acting: str | None = field(init=False)
 

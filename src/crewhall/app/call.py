@@ -53,6 +53,7 @@ class Call:
     started_at: float = field(default_factory=time.perf_counter)
     in_log: bool = False
     whole: Tx | None = None  # the one transaction of a call that has an idempotency key
+    facts: Row = field(default_factory=dict)  # what the call log says of it besides: see `note`
 
     @property
     def settings(self) -> Settings:
@@ -128,6 +129,18 @@ class Call:
         if self.report is not None:
             self.report(done, total, message)
 
+    def note(
+        self,
+        *,
+        instance: str | None = None,
+        commit: str | None = None,
+        before: str | None = None,
+        after: str | None = None,
+    ) -> None:
+        """Let the call log say which instance the call is about, at which git commit, and how its status changed."""
+        given = {"instance_id": instance, "git_commit": commit, "before_status": before, "after_status": after}
+        self.facts.update({name: value for name, value in given.items() if value is not None})
+
     def log_row(self, error: str | None = None) -> Row:
         """This call as a row of the call log."""
         return {
@@ -139,4 +152,8 @@ class Call:
             "success": int(error is None),
             "error": error,
             "duration_ms": round((time.perf_counter() - self.started_at) * 1000),
+            "instance_id": self.facts.get("instance_id", self.actor.instance),
+            "git_commit": self.facts.get("git_commit"),
+            "before_status": self.facts.get("before_status"),
+            "after_status": self.facts.get("after_status"),
         }

@@ -118,6 +118,8 @@ class Hub:
         tool, actor = call.tool, call.actor
         error: str | None = "INTERNAL"
         try:
+            if tool.notes is not None:
+                tool.notes(call, arguments)
             refuse_unallowed(tool, actor)
             refuse_unstorable(arguments)
             given = with_acting_agent(tool, actor, tool.parse(arguments))

@@ -8,7 +8,8 @@ SELECT pg_notify('crewhall_events', '');
 
 -- name: tables
 -- The hall's tables.
-SELECT table_name AS name FROM information_schema.tables WHERE table_schema = current_schema() ORDER BY 1;
+SELECT table_name AS name FROM information_schema.tables WHERE table_schema = current_schema() AND table_type = 'BASE TABLE'
+ ORDER BY 1;
 
 -- name: event_number_set
 -- Go on numbering after the newest event, the forgotten ones and a least number too.
@@ -30,8 +31,10 @@ SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint) AS now;
 
 -- name: call_log_put
 -- Note calls, a JSON list of objects, in one statement; a second time for the same call says how it really ended.
-INSERT INTO call_log (id, at, tool, actor, edge, success, error, duration_ms)
-SELECT id, at, tool, actor, edge, success, error, duration_ms
+INSERT INTO call_log (id, at, tool, actor, edge, success, error, duration_ms, instance_id, git_commit, before_status,
+                      after_status)
+SELECT id, at, tool, actor, edge, success, error, duration_ms, instance_id, git_commit, before_status, after_status
   FROM json_to_recordset(CAST(:rows AS json))
-    AS row (id text, at bigint, tool text, actor text, edge text, success integer, error text, duration_ms bigint)
+    AS row (id text, at bigint, tool text, actor text, edge text, success integer, error text, duration_ms bigint,
+            instance_id text, git_commit text, before_status text, after_status text)
     ON CONFLICT (id) DO UPDATE SET success = excluded.success, error = excluded.error, duration_ms = excluded.duration_ms;

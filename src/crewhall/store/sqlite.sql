@@ -31,8 +31,10 @@ PRAGMA quick_check(1);
 
 -- name: call_log_put
 -- Note calls, a JSON list of objects, in one statement; a second time for the same call says how it really ended.
-INSERT INTO call_log (id, at, tool, actor, edge, success, error, duration_ms)
+INSERT INTO call_log (id, at, tool, actor, edge, success, error, duration_ms, instance_id, git_commit, before_status,
+                      after_status)
 SELECT value ->> 'id', value ->> 'at', value ->> 'tool', value ->> 'actor', value ->> 'edge', value ->> 'success',
-       value ->> 'error', value ->> 'duration_ms'
+       value ->> 'error', value ->> 'duration_ms', value ->> 'instance_id', value ->> 'git_commit',
+       value ->> 'before_status', value ->> 'after_status'
   FROM json_each(:rows) WHERE true
     ON CONFLICT (id) DO UPDATE SET success = excluded.success, error = excluded.error, duration_ms = excluded.duration_ms;

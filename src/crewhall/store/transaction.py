@@ -96,9 +96,10 @@ class Tx:
         *,
         before: str | None = None,
         after: str | None = None,
+        commit: str | None = None,
         data: str | None = None,
     ) -> None:
-        """Note a fact about `subject`; it is numbered when the transaction commits."""
+        """Note a fact about `subject`, which was at a git `commit`; it is numbered when the transaction commits."""
         assert self.work is not None, "events belong to writing transactions"
         self.pending.append(
             {
@@ -109,6 +110,7 @@ class Tx:
                 "before_status": before,
                 "after_status": after,
                 "tool": self.work.tool,
+                "git_commit": commit,
                 "data": data,
             }
         )

@@ -1,5 +1,6 @@
 """A hall with a repository and a runtime that is a real script in a real tmux."""
 
+import json
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -80,7 +81,8 @@ class Site:
 
     def received(self, instance_id: str) -> dict[str, Any]:
         """What the program of an instance got: prompt, file, cwd and environment."""
-        found: dict[str, Any] = eventually(lambda: self.place(instance_id).read("got.json"))
+        path = self.place(instance_id).path / "got.json"
+        found: dict[str, Any] = json.loads(eventually(path.read_text))
         return found
 
     def state(self, instance_id: str) -> dict[str, Any]:

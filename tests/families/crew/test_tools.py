@@ -12,6 +12,7 @@ from crewhall.errors import Failure
 from crewhall.identity import Credentials
 from tests.conftest import eventually
 from tests.families.crew.conftest import Site
+from tests.families.work.workflows import sql
 from tests.outside.repos import commit, git, refs
 
 pytestmark = pytest.mark.slow
@@ -54,6 +55,22 @@ def test_an_instance_is_known_by_its_token_until_it_is_stopped(site: Site) -> No
     site.call("instance_stop", id=name)
     with pytest.raises(Failure, match="wrong, expired or revoked"):
         site.hub.identify(Credentials(token=token))
+
+
+def test_calls_of_an_instance_are_in_the_log_under_its_id(site: Site) -> None:
+    name = site.start()
+    actor = site.hub.identify(Credentials(token=site.received(name)["environment"]["CREWHALL_TOKEN"]))
+    site.hub.call("agent_list", {}, actor)
+    with pytest.raises(Failure):
+        site.hub.call("instance_stop", {"id": name}, actor)
+    asked = "SELECT tool_name, success, error, git_commit_hash, status_before, status_after FROM mcp_events"
+    asked += f" WHERE instance_id = '{name}'"
+    rows = eventually(lambda: len(found := sql(site.hub, asked)) == 2 and found)
+    assert {(row["tool_name"], row["success"], row["error"]) for row in rows} == {
+        ("agent_list", 1, None),
+        ("instance_stop", 0, "FORBIDDEN"),
+    }
+    assert [one["instance_id"] for one in site.call("call_list", actor=actor.id)["calls"]] == [name, name]
 
 
 @pytest.mark.parametrize("tool", ON_ID)

@@ -20,6 +20,7 @@ class Event(Result):
     before_status: str | None
     after_status: str | None
     tool: str | None
+    git_commit: str | None = Field(description="The commit that its subject was at, where one applies.")
     data: dict[str, Any] | None
 
     @classmethod
@@ -36,6 +37,10 @@ class LoggedCall(Result):
     success: bool
     error: str | None
     duration_ms: int
+    instance_id: str | None = Field(description="The instance that made the call, or that it is about.")
+    git_commit: str | None
+    before_status: str | None = Field(description="The instance's status before the call, if the call changed it.")
+    after_status: str | None
 
 
 class Calls(Result):
