@@ -30,6 +30,7 @@ FIRST_LOOK_MS, LAST_LOOK_MS = 60_000, 900_000  # between two tries to settle wha
 FORGET_MS = 7 * 86_400_000  # after which nobody tries any more
 SETTLE_SECONDS = 30.0  # how often a hub looks for what was left
 AT_ONCE = 10
+BEGUN = "begun"  # as `keeps` of a kind: what was begun is finished, and never undone
 
 log = logging.getLogger(__name__)
 WorldT = TypeVar("WorldT")
@@ -170,7 +171,8 @@ class Kind(Generic[WorldT]):
 
     `noun` is what a person calls it, `look` the tool that shows what there is.
     `reach` gives the places whose operations this hub can settle now, each with the world that steps act in there.
-    From the record of the step `keeps` on, the operation is finished by whoever settles it, and never undone.
+    From the record of the step `keeps` on, the operation is finished by whoever settles it, and never undone; with
+    BEGUN, from its start.
     Whoever settles it before `late_ms` are over looks again later: what was begun may still happen outside.
     `is_orphan` says of an operation's holder that its process is known to be dead: then nobody waits for the lease.
     """
@@ -196,7 +198,7 @@ class Kind(Generic[WorldT]):
 
     def is_kept(self, step: str | None) -> bool:
         """Whether what has come as far as this step is finished and not undone."""
-        return self.keeps is not None and self._number(step) >= self._number(self.keeps)
+        return self.keeps == BEGUN or (self.keeps is not None and self._number(step) >= self._number(self.keeps))
 
     def _number(self, step: str | None) -> int:
         return [None, *(one.name for one in self.steps)].index(step)
@@ -210,13 +212,24 @@ class Journal:
         self.at: Callable[[str], None] = lambda point: None  # a test may stop the world there
 
     def begin(
-        self, tx: Tx, kind: Kind[WorldT], subject: str, *, place: str, data: Row, holder: str
+        self,
+        tx: Tx,
+        kind: Kind[WorldT],
+        subject: str,
+        *,
+        place: str,
+        data: Row,
+        holder: str,
+        lease_ms: int = LEASE_MS,
     ) -> Operation[WorldT]:
-        """Note in an open transaction what is about to be done. Raises Conflict when the same is under way."""
+        """Note in an open transaction what is about to be done. Raises Conflict when the same is under way.
+
+        Whoever leaves it to the chores of a hub at the place gives it a short lease.
+        """
         assert tx.work is not None
         now, actor = tx.work.now, tx.work.actor
         own = {"id": new_id("op"), "kind": kind.name, "subject": subject, "place": place, "actor": actor}
-        mine = {"data": json.dumps(data), "holder": holder, "lease_until": now + LEASE_MS, "now": now}
+        mine = {"data": json.dumps(data), "holder": holder, "lease_until": now + lease_ms, "now": now}
         row = tx.one("operation_insert", **own, **mine)
         if row is None:
             raise Conflict(
