@@ -11,13 +11,15 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from crewhall.app import Hub
+from crewhall.app import Hub, Tick
 from crewhall.config import Settings
 from crewhall.fakehosts.github import FakeGitHub
 from crewhall.families.all import registry
 from crewhall.families.crew.run_directory import run_directory
 from crewhall.families.crew.site import tmux_of
+from crewhall.families.crew.steps import ANSWER_MS, ENDING, end_later
 from crewhall.identity import Actor
+from crewhall.journal import settle_all
 from crewhall.outside.processes import marked_processes
 from crewhall.outside.tmux import Tmux
 from tests.conftest import settings_for
@@ -160,6 +162,10 @@ class AbandonTrial(StopTrial):
     whole = GONE
 
 
+class EndTrial(StopTrial):
+    whole = NOTHING | {"row": "terminated", "agents": 1}
+
+
 def start_instance(hub: Hub, repository: str) -> None:
     arguments = {"prompt": "Try it", "title": "trial", "repository_path": repository, "runtime": "custom"}
     hub.call("instance_start", arguments, PERSON)
@@ -175,6 +181,16 @@ def restart_instance(hub: Hub, repository: str) -> None:
 
 def abandon_instance(hub: Hub, repository: str) -> None:
     hub.call("instance_abandon", {"id": InstanceTrial.ids[0]}, PERSON)
+
+
+def end_instance(hub: Hub, repository: str) -> None:
+    """What a chore does some seconds after it was left to it."""
+    with hub.own_work() as tx:
+        row = tx.one("instance_get", id=InstanceTrial.ids[0])
+        assert row is not None
+        end_later(hub.journal, tx, row, "terminated")
+    hub.journal.clock = lambda: hub.clock() + ANSWER_MS
+    settle_all(ENDING, Tick(hub, hub.journal.clock(), awake_since=0))
 
 
 def instance_trial(kind: type[InstanceTrial]) -> Callable[[Path], AbstractContextManager[Trial]]:
@@ -197,6 +213,7 @@ START: dict[str, Callable[..., None]] = {
     "instance_restart": restart_instance,
     "instance_stop": stop_instance,
     "instance_abandon": abandon_instance,
+    "instance_end": end_instance,
 }
 # What a trial is made of, in a hall's directory.
 TRIALS: dict[str, Callable[[Path], AbstractContextManager[Trial]]] = {
@@ -205,4 +222,5 @@ TRIALS: dict[str, Callable[[Path], AbstractContextManager[Trial]]] = {
     "instance_restart": instance_trial(RestartTrial),
     "instance_stop": instance_trial(StopTrial),
     "instance_abandon": instance_trial(AbandonTrial),
+    "instance_end": instance_trial(EndTrial),
 }

@@ -32,6 +32,7 @@ EVENTS = {
     "instance.ended": EventKind("instance", "Its process ended; `data` says how."),
     "instance.stopped": EventKind("instance", "Its session was ended; worktree and branch stay."),
     "instance.abandoned": EventKind("instance", "It was given up: session and worktree are gone, its work is saved."),
+    "instance.finished": EventKind("instance", "Its work is done: session and worktree are gone, work is saved."),
     "instance.messaged": EventKind("instance", "A message for its conversation was queued."),
     "instance.told": EventKind("instance", "Its conversation, or its inbox, has the message; `data` says how."),
     "message.sent": EventKind("message", "A message was sent."),

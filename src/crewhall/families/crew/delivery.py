@@ -13,6 +13,7 @@ import json
 from dataclasses import dataclass, field
 
 from crewhall.app import Tick
+from crewhall.config import Settings
 from crewhall.families.crew import claude_code
 from crewhall.families.crew.family import crew
 from crewhall.families.crew.hook_log import Line, hook_lines, prompted_messages
@@ -144,6 +145,18 @@ def note_delivery(tx: Tx, instance_id: str, message_id: str, how: DeliveredBy) -
     """The instance has the message."""
     if tx.run("instance_message_delivered", id=message_id, how=how, now=tx.now):
         tx.event("instance.told", instance_id, data=json.dumps({"message_id": message_id, "by": how}))
+
+
+def queue_message(tx: Tx, settings: Settings, row: InstanceRow, sender: str, text: str) -> tuple[str, bool]:
+    """Queue a message for an instance: its id, and whether it is delivered already, because it has an inbox only."""
+    by_inbox = runtime_named(settings, row["runtime"]).messages == "inbox"
+    message_id = new_id("im")
+    tx.run("instance_message_insert", id=message_id, instance_id=row["id"], sender=sender, body=text, now=tx.now)
+    tx.event("instance.messaged", row["id"], data=json.dumps({"message_id": message_id}))
+    if by_inbox:
+        put_in_inbox(tx, row, text)
+        note_delivery(tx, row["id"], message_id, "inbox")
+    return message_id, by_inbox
 
 
 def put_in_inbox(tx: Tx, row: InstanceRow, text: str) -> None:

@@ -80,9 +80,9 @@ def disconnect(tx: Tx, row: InstanceRow, how: str, until: int) -> None:
 def note_gone(tx: Tx, operation: Change) -> None:
     """The instance leaves the hall: its tokens open nothing, and what it held is free."""
     row = locked_row(tx, operation.subject)
-    tx.run("instance_ended", id=row["id"], how="abandoned", at=tx.now, now=tx.now)
+    tx.run("instance_ended", id=row["id"], how=operation.data.get("how", "abandoned"), at=tx.now, now=tx.now)
     tx.run("tokens_revoke", agent_id=row["agent_id"], now=tx.now)
-    before = put_all_back(tx, row["agent_id"], "released", tx.now, "Its instance was abandoned; what it noted is kept.")
+    before = put_all_back(tx, row["agent_id"], "released", tx.now, "Its instance has ended; what it noted is kept.")
     tx.run("reservations_drop", agent_id=row["agent_id"])
     fields = {
         "status": "offline",
@@ -102,11 +102,14 @@ def note_saved(tx: Tx, operation: Change) -> None:
     tx.run("instance_saved_set", id=operation.subject, saved_refs=json.dumps(operation.data["saved_refs"]), now=tx.now)
 
 
-def note_abandoned(tx: Tx, operation: Change) -> None:
-    """The instance is over."""
-    row = locked_row(tx, operation.subject)
-    problem = operation.data.get("problem")
-    tx.run("instance_status_set", id=row["id"], status="abandoned", problem=problem, now=tx.now)
+def note_over(tx: Tx, operation: Change) -> None:
+    """The instance is over: given up, or done."""
+    row, status = locked_row(tx, operation.subject), operation.data.get("status", "abandoned")
+    tx.run("instance_status_set", id=row["id"], status=status, problem=operation.data.get("problem"), now=tx.now)
     tx.run("instance_ports_free", id=row["id"])
+    facts = {"before": row["status"], "after": status}
     data = json.dumps({"saved_refs": operation.data["saved_refs"][:5]})
-    tx.event("instance.abandoned", row["id"], before=row["status"], after="abandoned", data=data)
+    if status == "abandoned":
+        tx.event("instance.abandoned", row["id"], **facts, data=data)
+    else:
+        tx.event("instance.finished", row["id"], **facts, data=data)

@@ -5,13 +5,14 @@ The operations on an instance: their steps, how each is done, and how it is undo
     restart  worktree ─▶ files ─▶ session ─▶ program
     stop     session ends                                 what has ended can't be undone
     abandon  session ends ─▶ worktree goes ─▶ files go
+    end      the same, left to a chore: the instance's own call is answered first
 
 The launcher in a new session waits until its process is recorded: no program runs that the hall doesn't know.
 """
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, cast
@@ -21,8 +22,8 @@ from crewhall.config import Settings
 from crewhall.errors import Failure, InvalidState
 from crewhall.families.crew.family import crew
 from crewhall.families.crew.instance_rows import (
-    note_abandoned,
     note_gone,
+    note_over,
     note_process,
     note_restarted,
     note_saved,
@@ -33,10 +34,10 @@ from crewhall.families.crew.instance_rows import (
     revoke_tokens,
 )
 from crewhall.families.crew.launch import write_files
-from crewhall.families.crew.model import InstanceRow
+from crewhall.families.crew.model import InstanceRow, Status
 from crewhall.families.crew.run_directory import run_directory
 from crewhall.families.crew.site import end_session, has_session, is_running, tmux_of
-from crewhall.journal import Happened, Operation, Step
+from crewhall.journal import BEGUN, Happened, Journal, Operation, Step
 from crewhall.outside.git import open_repository
 from crewhall.outside.launch_spec import launcher_words
 from crewhall.outside.processes import ProcessId, identify, is_alive
@@ -44,7 +45,10 @@ from crewhall.outside.removal import remove_worktree
 from crewhall.outside.worktree_files import copy_included, save_included
 from crewhall.outside.worktrees import add_worktree, at, forget
 from crewhall.stop import Stop
-from crewhall.store.transaction import Row
+from crewhall.store.transaction import Row, Tx
+
+ANSWER_MS = 2_000  # for an answer to reach the instance that is ended after it
+END_SECONDS = 3.0  # how often a hub looks for instances to end
 
 
 @dataclass(frozen=True)
@@ -70,9 +74,9 @@ def instance_row(operation: Change) -> InstanceRow:
 
 def _make_worktree(world: NodeWorld, operation: Change) -> None:
     row = instance_row(operation)
-    if operation.kind is STARTING:
-        repo = open_repository(row["repository_path"], world.stop)
-        add_worktree(repo, row["worktree"], row["branch"], row["base_branch"], may_be_ours=True)
+    if operation.kind is not RESTARTING:
+        repo, base = open_repository(row["repository_path"], world.stop), operation.data.get("base", row["base_branch"])
+        add_worktree(repo, row["worktree"], row["branch"], base, may_be_ours=True)
     elif not os.path.isdir(row["worktree"]):
         bring_back_worktree(row, world.stop)
 
@@ -153,14 +157,15 @@ def _remove_worktree(world: NodeWorld, operation: Change) -> Row:
 def remove_instance_worktree(row: InstanceRow, stop: Stop | None = None) -> Row:
     """Remove an instance's worktree after saving its work: the refs that keep it, or the problem that hindered.
 
-    A branch with commits of its own stays, for a person to look at.
+    A branch with commits of its own stays, for a person to look at; of a reviewer's only the saved ref does.
     """
     ref = saved_ref(row["id"])
     try:
         repo = open_repository(row["repository_path"], stop)
         save_included(repo, row["worktree"], f"{ref}-ignored")
         has_commits = repo.commit_of(f"refs/heads/{row['branch']}") != repo.commit_of(row["base_branch"])
-        remove_worktree(repo, row["worktree"], row["branch"], not has_commits, ref)
+        goes = row["type"] == "review" or not has_commits
+        remove_worktree(repo, row["worktree"], row["branch"], goes, ref)
         saved = repo.text("for-each-ref", "--format=%(refname)", ref, f"{ref}-*").split()
         return {"saved_refs": saved, "problem": None}
     except Failure as failure:
@@ -191,19 +196,24 @@ def _reach(tick: Tick) -> Iterator[tuple[str, AbstractContextManager[NodeWorld]]
     yield tick.settings.node, nullcontext(NodeWorld(tick.settings, tick.stop))
 
 
-_COMMON: dict[str, Any] = {"noun": "instance", "look": "instance_get", "reach": _reach, "is_orphan": _is_orphan}
-
-STARTING = crew.operation(
-    "instance_start",
-    steps=(
+def start_steps(note: Callable[[Tx, Operation[Any]], None]) -> tuple[Step[NodeWorld], ...]:
+    """The steps that start an instance; `note` writes what the hall knows of it once its program may run."""
+    return (
         Step("worktree", _make_worktree, _remove_new_worktree),
         Step("files", _write_files, _remove_files, note_token),
         Step("session", _start_session, _end_new_session, note_process),
-        Step("program", _release, _undo_nothing, note_started),
-    ),
+        Step("program", _release, _undo_nothing, note),
+    )
+
+
+COMMON: dict[str, Any] = {"noun": "instance", "look": "instance_get", "reach": _reach, "is_orphan": _is_orphan}
+
+STARTING = crew.operation(
+    "instance_start",
+    steps=start_steps(note_started),
     keeps="session",
     on_undone=note_unstarted,
-    **_COMMON,
+    **COMMON,
 )
 RESTARTING = crew.operation(
     "instance_restart",
@@ -215,18 +225,21 @@ RESTARTING = crew.operation(
     ),
     keeps="session",
     on_undone=revoke_tokens,
-    **_COMMON,
+    **COMMON,
 )
 STOPPING = crew.operation(
-    "instance_stop", steps=(Step("session", _end_session, _refuse_resurrection, note_stopped),), **_COMMON
+    "instance_stop", steps=(Step("session", _end_session, _refuse_resurrection, note_stopped),), **COMMON
 )
-ABANDONING = crew.operation(
-    "instance_abandon",
-    steps=(
-        Step("session", _end_session, _refuse_resurrection, note_gone),
-        Step("worktree", _remove_worktree, _undo_nothing, note_saved),
-        Step("files", _remove_files, _undo_nothing, note_abandoned),
-    ),
-    keeps="session",
-    **_COMMON,
+_END_STEPS = (
+    Step("session", _end_session, _refuse_resurrection, note_gone),
+    Step("worktree", _remove_worktree, _undo_nothing, note_saved),
+    Step("files", _remove_files, _undo_nothing, note_over),
 )
+ABANDONING = crew.operation("instance_abandon", steps=_END_STEPS, keeps="session", **COMMON)
+ENDING = crew.operation("instance_end", steps=_END_STEPS, keeps=BEGUN, settle_seconds=END_SECONDS, **COMMON)
+
+
+def end_later(journal: Journal, tx: Tx, row: InstanceRow, status: Status) -> None:
+    """Let a chore end an instance, and give it this status, once the answer to its own call has left the hub."""
+    data = {"status": status, "how": "done"}
+    journal.begin(tx, ENDING, row["id"], place=row["node"], data=data, holder="a chore", lease_ms=ANSWER_MS)

@@ -16,7 +16,7 @@ from crewhall.app import Call
 from crewhall.bounded import Limit, Offset, page
 from crewhall.config import Settings
 from crewhall.errors import Failure, Forbidden, InvalidInput, NotFound
-from crewhall.families.crew.delivery import note_delivery, put_in_inbox
+from crewhall.families.crew.delivery import queue_message
 from crewhall.families.crew.family import crew
 from crewhall.families.crew.instance_rows import locked_row
 from crewhall.families.crew.model import (
@@ -52,7 +52,6 @@ from crewhall.families.work.agent.record import insert_agent
 from crewhall.families.work.claim.leases import lease_ms
 from crewhall.families.work.model import Path
 from crewhall.families.work.workspace.creation import worktrees_directory
-from crewhall.identity import new_id
 from crewhall.journal import Kind
 from crewhall.outside.environment import refuse_missing
 from crewhall.outside.free_ports import free_ports
@@ -377,13 +376,7 @@ def instance_send(call: Call, id: InstanceId, text: MessageText) -> MessageQueue
     refuse_unproven(call)
     row = find_instance(call, id)
     refuse_status(id, row["status"], LIVE, "sent messages")
-    by_inbox = runtime_named(call.settings, row["runtime"]).messages == "inbox"
-    message_id = new_id("im")
     with call.begin() as tx:
-        tx.run("instance_message_insert", id=message_id, instance_id=id, sender=call.actor.id, body=text, now=call.now)
-        tx.event("instance.messaged", id, data=json.dumps({"message_id": message_id}))
-        if by_inbox:
-            put_in_inbox(tx, row, text)
-            note_delivery(tx, id, message_id, "inbox")
+        message_id, by_inbox = queue_message(tx, call.settings, row, call.actor.id, text)
     how: DeliveredBy | None = "inbox" if by_inbox else None
     return MessageQueued(message_id=message_id, instance_id=id, delivered=by_inbox, delivered_by=how)
