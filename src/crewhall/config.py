@@ -84,6 +84,13 @@ def seconds(raw: Any) -> float:
     return amount * {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}[unit]
 
 
+def hours(raw: Any) -> float:
+    """Hours, also parts of one: `24`, `0.5`."""
+    if not re.fullmatch(r"\d{1,6}(?:\.\d{1,9})?", str(raw).strip()) or not float(raw):
+        raise ValueError("it must be a number of hours such as 24 or 0.5, and not zero")
+    return float(raw)
+
+
 def log_level(raw: Any) -> str:
     level = {"warn": "warning", "trace": "debug"}.get(str(raw).lower(), str(raw).lower())
     if level not in LOG_LEVELS:
@@ -147,6 +154,7 @@ class Setting(NamedTuple):
     help: str
     read: Callable[[Any], Any] = text
     seed_names: tuple[str, ...] = ()
+    is_live: bool = False  # the table user_config may change it while hubs run
 
     @property
     def variable(self) -> str:
@@ -196,6 +204,9 @@ SETTINGS = (
     Setting("crew.setup", "worktree-setup", "Recipe of the justfile that sets a new worktree up, if it has it."),
     Setting("crew.setup_seconds", 600.0, "Time limit of that recipe.", seconds),
     Setting("crew.runtimes", {}, "Agent programs that instances run; docs/instances.md shows how.", tables),
+    Setting("review.max_iterations", 3, "Rounds of review that a coding instance gets.", count, is_live=True),
+    Setting("review.auto_abandon_after", 5, "Rounds and refusals after which it is abandoned.", count, is_live=True),
+    Setting("review.timeout_hours", 24.0, "A review that takes longer is ended.", hours, is_live=True),
     Setting("workspace.serve", False, "Serve the worktrees of claims to MCP clients, each on a port.", switch),
     Setting("project.port", 3000, "First port for the servers of open worktrees; taken ones are skipped.", port),
     Setting("project.file_bytes", 256 * 1024, "Largest file, or part of one, that read_file gives.", count),

@@ -47,6 +47,7 @@ EVENTS = {
     "report.failed": EventKind("report", "The judge gave no answer that can be used."),
     "repository.registered": EventKind("repository", "The hall knows a repository."),
     "repository.renamed": EventKind("repository", "It has another name."),
+    "setting.changed": EventKind("setting", "The operator changed a setting while hubs run."),
     "task.claimed": EventKind("task", "An agent claimed it."),
     "task.renewed": EventKind("task", "The agent whose claim had lapsed came back and holds it again."),
     "task.released": EventKind("task", "Its claim was given up; if it was started, it is pending again."),

@@ -19,6 +19,7 @@ from crewhall.store.transaction import Store, Work
 from tests.conftest import BOTH, eventually
 from tests.contract.writer import PATIENCE
 
+SETTINGS = 3  # rows that a new hall has in user_config
 pytestmark = pytest.mark.slow
 
 QUERIES = """
@@ -145,9 +146,9 @@ def test_a_hall_moves_from_either_database_to_either_and_its_numbers_go_on(
     with hall.write(Work("operator", None, 1)) as tx:
         tx.run("token_new", id="to_1")
     file = folder / "hall.backup"
-    assert backup(hall, file) == 2 * MANY + 1
+    assert backup(hall, file) == 2 * MANY + 1 + SETTINGS
     other = open_hall(to)
-    assert restore(file, other, replace=False) == 2 * MANY + 1
+    assert restore(file, other, replace=False) == 2 * MANY + 1 + SETTINGS
     assert content(other) == content(hall)
     note(other, "next")
     assert numbers(other)[-1] == MANY + 1
@@ -160,7 +161,7 @@ def test_rows_that_refer_to_each_other_move_and_take_the_place_of_such_rows(
     hall: Store, open_hall: Callable[[str], Store], folder: Path, to: str
 ) -> None:
     plan(hall, "theirs")
-    assert backup(hall, folder / "b") == 6
+    assert backup(hall, folder / "b") == 6 + SETTINGS
     other = open_hall(to)
     note(other, "in use")
     plan(other, "ours")
@@ -193,7 +194,7 @@ def test_a_backup_is_itself_a_hall_that_can_be_served(hall: Store, folder: Path)
     note(served, "c")
     assert numbers(served) == [1, 2, 3]
     note(hall, "not in the backup")
-    assert restore(folder / "b.db", hall, replace=True) == 6  # what the served one has only in its -wal, too
+    assert restore(folder / "b.db", hall, replace=True) == 6 + SETTINGS  # what the served one has only in its -wal, too
     assert content(hall) == content(served)
     served.close()
 

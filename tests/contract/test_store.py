@@ -84,12 +84,12 @@ def test_a_write_is_seen_by_another_store_with_its_event_and_its_call(
     other = open_another()
     with store.write(work(log=lambda: call_row("c1"))) as tx:
         tx.run("hall_set", key="k", value="v")
-        tx.event("hall.set", "k", before="none", after="v", data="{}")
+        tx.event("hall.set", "k", before="none", after="v", commit="c0ffee", data="{}")
         assert content(other) == (None, [], [])
     value, events, calls = content(other)
     assert value == "v" and [call["id"] for call in calls] == ["c1"]
     told = {"at": 1, "actor": "operator", "what": "hall.set", "subject": "k", "tool": "t", "data": "{}"}
-    assert events == [{"seq": 1, "before_status": "none", "after_status": "v", **told}]
+    assert events == [{"seq": 1, "before_status": "none", "after_status": "v", "git_commit": "c0ffee", **told}]
 
 
 @pytest.mark.parametrize("where", ["block", "statement", "log", "before_commit"])

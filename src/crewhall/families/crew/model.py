@@ -78,6 +78,7 @@ class InstanceRow(TypedDict):
     problem: str | None
     saved_refs: str
     ports: str
+    review_refusals: int
     created_at: int
     updated_at: int
 
@@ -139,7 +140,8 @@ class Instance(Result):
 
     @classmethod
     def from_row(cls, row: InstanceRow, state: InstanceState, attach: str, total: int = WHOLE_BYTES) -> "Instance":
-        shown = {name: row[name] for name in row if name != "process_started"}  # type: ignore[literal-required]
+        hidden = ("process_started", "review_refusals")
+        shown = {name: row[name] for name in row if name not in hidden}  # type: ignore[literal-required]
         lists = {name: json.loads(row[name]) for name in ("saved_refs", "ports")}
         fields = {**shown, **lists, "state": state, "attach": attach}
         return cls(**cut(fields, ("prompt", "worktree", "repository_path", "problem"), (), total=total))

@@ -1,0 +1,70 @@
+"""Settings, seen and changed while hubs run."""
+
+import json
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from crewhall.app import Call
+from crewhall.config import SECRET_VARIABLE, Setting
+from crewhall.families.crew.family import crew
+from crewhall.families.crew.live_settings import find_setting, live_setting, read_live, stored_value
+from crewhall.families.crew.tools import refuse_unproven
+from crewhall.tool import OPERATOR, Result
+
+HIDDEN = ("database.url",)  # it may hold a password
+
+Key = Annotated[str, Field(min_length=1, max_length=100, description="Such as review.max_iterations.")]
+
+
+class SettingShown(Result):
+    key: str
+    value: str = Field(description="What counts now; (hidden) for secrets.")
+    default: str
+    source: Literal["hall", "hub"] = Field(description="hall: setting_set; hub: its start or the default.")
+    is_live: bool = Field(description="Whether setting_set can change it.")
+    help: str
+
+
+@crew.tool("setting_get", ours=True, who=OPERATOR)
+def setting_get(call: Call, key: Key) -> SettingShown:
+    """A setting: the value that counts now, where it comes from, and what it does."""
+    return _to_shown(call, find_setting(key))
+
+
+@crew.tool("setting_set", ours=True, changes=True, who=OPERATOR, idempotent=True)
+def setting_set(call: Call, key: Key, value: Annotated[str, Field(max_length=1_000)]) -> SettingShown:
+    """Change a live setting of the hall. It counts from the next call on; no hub is restarted.
+
+    If value is the default, what the hub was started with counts.
+    """
+    refuse_unproven(call)
+    setting = find_setting(key)
+    read_live(setting, value)
+    with call.begin() as tx:
+        tx.run("hall_lock")
+        before = tx.one("user_config_get", key=key)
+        if before is None or before["value"] != value.strip():
+            tx.run("user_config_set", key=key, value=value.strip())
+            told = {"before": before and before["value"], "after": value.strip()}
+            tx.event("setting.changed", key, data=json.dumps(told))
+    return _to_shown(call, setting)
+
+
+def _to_shown(call: Call, setting: Setting) -> SettingShown:
+    is_secret = setting.key in HIDDEN or SECRET_VARIABLE.search(setting.variable) is not None
+    with call.look() as look:
+        value = live_setting(look, call.settings, setting.key) if setting.is_live else call.settings[setting.key]
+        is_stored = setting.is_live and stored_value(look, setting) not in (None, setting.default)
+    return SettingShown(
+        key=setting.key,
+        value="(hidden)" if is_secret else _to_text(value),
+        default="(hidden)" if is_secret else _to_text(setting.default),
+        source="hall" if is_stored else "hub",
+        is_live=setting.is_live,
+        help=setting.help,
+    )
+
+
+def _to_text(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
