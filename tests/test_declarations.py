@@ -28,7 +28,7 @@ from tools.docs import default_text, pages
 
 ROOT = Path(__file__).parent.parent
 TOOLS = registry().tools
-SEEDS = {"work": "003", "project": "001", "pulls": "002", "judge": "004"}
+SEEDS = {"review": "000", "work": "003", "project": "001", "pulls": "002", "judge": "004"}
 # Arguments of ours in the seeds' tools; every KEY is one, too.
 FENCED = (
     *("task_release", "task_set_plan", "task_update_status", "task_replan", "checkpoint_add"),
@@ -47,6 +47,7 @@ ADDED |= {f"{tool}.timeout_seconds" for tool in ASKING[1:]} | {
     *("read_file.offset", "read_file.limit", "get_project_context.max_tokens", "get_project_context.sources"),
     *("list_directory.include_ignored", "list_directory.limit", "list_directory.offset"),
     *("list_prs.limit", "list_prs.offset"),
+    *("request_review.instance_id", "send_feedback.instance_id"),
 }
 DECLARES = re.compile(r"^@\w+\.(tool|chore|prompt|source)\(", re.MULTILINE)
 WHOLE = (".result", ".defaults", ".enums")  # what a seed says of a tool as a whole

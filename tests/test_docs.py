@@ -30,7 +30,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), INDEX, *NOUN
 COMMANDS = {" ".join(tool.command): describe(tool) for tool in registry().tools}
 # A tool is on the page of the folder that declares it (families/work/context), else of its name's noun (task_claim),
 # else of its family.
-FAMILY_PAGES = {"project": "worktree", "pulls": "pull", "judge": "report"}
+FAMILY_PAGES = {"review": "review", "project": "worktree", "pulls": "pull", "judge": "report"}
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 FILES = {"README.md": "# Shop\n", "app.py": 'print("hello")\n', "style.css": "body { color: black }\n"}

@@ -24,7 +24,7 @@ from crewhall.outside.processes import marked_processes
 from crewhall.outside.tmux import Tmux
 from tests.conftest import settings_for
 from tests.families.work.workflows import sql
-from tests.outside.repos import make_repository
+from tests.outside.repos import git, make_repository
 
 TOKEN = "ghp_Hubs0wnT0ken"
 PERSON = Actor("operator", "operator", proof="token")
@@ -193,6 +193,86 @@ def end_instance(hub: Hub, repository: str) -> None:
     settle_all(ENDING, Tick(hub, hub.journal.clock(), awake_since=0))
 
 
+class ReviewTrial(InstanceTrial):
+    """A coder that asks for a review, and its reviewer."""
+
+    def __init__(self, directory: Path, home: Path) -> None:
+        super().__init__(directory, home)
+        with closing(Hub(self.config, registry())) as hub:
+            start_instance(hub, self.repository.root)
+
+    def all_facts(self) -> dict[str, Any]:
+        """What of the reviewer, its round and its feedback is there."""
+        with closing(Hub(self.config, registry())) as hub:
+            reviews = sql(hub, "SELECT relationship_type, outcome FROM instance_relationships")
+            feedback = sql(hub, "SELECT merge_commit FROM review_feedback")
+            statuses = {row["id"]: row["status"] for row in sql(hub, "SELECT id, status FROM instance")}
+        tree = Path(f"{self.repository.root}-worktrees")
+        subjects = git(tree / self.ids[0], "log", "--format=%s").splitlines()
+        return {
+            "reviews": [(row["relationship_type"], row["outcome"]) for row in reviews],
+            "feedback": [row["merge_commit"] is not None for row in feedback],
+            "statuses": statuses,
+            "session": REVIEWER in self.tmux.panes(),
+            "tree": (tree / REVIEWER).is_dir(),
+            "branch": self.repository.branch_exists(REVIEWER),
+            "merges": subjects.count("Merge review feedback, round 1"),
+            "file": (tree / self.ids[0] / "REVIEW_FEEDBACK.md").exists(),
+            "clean": git(tree / self.ids[0], "status", "--porcelain") == "",
+            "refs": git(self.repository.root, "for-each-ref", "refs/crewhall/feedback"),
+        }
+
+    whole: ClassVar[dict[str, Any]]
+    none: ClassVar[dict[str, Any]]
+
+    def outside(self) -> str:
+        facts = self.all_facts()
+        if facts == self.whole:
+            return "all"
+        return "nothing" if facts == self.none else f"{facts}"
+
+
+REVIEWER = "review-trial-a1"
+UNREVIEWED: dict[str, Any] = {"reviews": [], "feedback": [], "statuses": {"work-trial-a1": "started"}, "session": False}
+UNREVIEWED |= {"tree": False, "branch": False, "merges": 0, "file": False, "clean": True, "refs": ""}
+REVIEWED = UNREVIEWED | {
+    "reviews": [("spawned_review", None)],
+    "statuses": {"work-trial-a1": "waiting_review", REVIEWER: "started"},
+    "session": True,
+    "tree": True,
+    "branch": True,
+}
+HEARD = UNREVIEWED | {
+    "reviews": [("spawned_review", "feedback")],
+    "feedback": [True],
+    "statuses": {"work-trial-a1": "started", REVIEWER: "terminated"},
+    "merges": 1,
+    "file": True,
+}
+
+
+class RequestTrial(ReviewTrial):
+    whole, none = REVIEWED, UNREVIEWED
+
+
+class FeedbackTrial(ReviewTrial):
+    whole, none = HEARD, REVIEWED
+
+    def __init__(self, directory: Path, home: Path) -> None:
+        super().__init__(directory, home)
+        with closing(Hub(self.config, registry())) as hub:
+            request_review(hub, self.repository.root)
+
+
+def request_review(hub: Hub, repository: str) -> None:
+    hub.call("request_review", {"instance_id": InstanceTrial.ids[0]}, PERSON)
+
+
+def send_feedback(hub: Hub, repository: str) -> None:
+    given = {"instance_id": REVIEWER, "feedback": "Too dark.", "feedback_type": "needs_work"}
+    hub.call("send_feedback", given, PERSON)
+
+
 def instance_trial(kind: type[InstanceTrial]) -> Callable[[Path], AbstractContextManager[Trial]]:
     @contextmanager
     def trial(home: Path) -> Iterator[Trial]:
@@ -214,6 +294,8 @@ START: dict[str, Callable[..., None]] = {
     "instance_stop": stop_instance,
     "instance_abandon": abandon_instance,
     "instance_end": end_instance,
+    "review_start": request_review,
+    "review_feedback": send_feedback,
 }
 # What a trial is made of, in a hall's directory.
 TRIALS: dict[str, Callable[[Path], AbstractContextManager[Trial]]] = {
@@ -223,4 +305,6 @@ TRIALS: dict[str, Callable[[Path], AbstractContextManager[Trial]]] = {
     "instance_stop": instance_trial(StopTrial),
     "instance_abandon": instance_trial(AbandonTrial),
     "instance_end": instance_trial(EndTrial),
+    "review_start": instance_trial(RequestTrial),
+    "review_feedback": instance_trial(FeedbackTrial),
 }

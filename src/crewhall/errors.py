@@ -15,6 +15,7 @@ Every failure a caller can meet, each declared once.
     ├── CursorExpired    CURSOR_EXPIRED      410   5   starts again from the oldest event kept
     ├── TooLarge         LIMIT_EXCEEDED      413   6   sends less
     ├── LimitExceeded    LIMIT_EXCEEDED      429   6   stays below the limit, or has it raised
+    ├── ReviewLimitExceeded REVIEW_LIMIT_EXCEEDED 429 6 opens the pull request, or gives the approach up
     ├── Cancelled        CANCELLED           499   8   nothing: it asked for this
     ├── Internal         INTERNAL            500   1   reports it with the log line
     ├── Unavailable      UNAVAILABLE         503   7   tries again
@@ -133,6 +134,12 @@ class LimitExceeded(Failure):
     """A limit that guards the hall was reached."""
 
     code, status, exit_code, recoverable = "LIMIT_EXCEEDED", 429, 6, True
+
+
+class ReviewLimitExceeded(LimitExceeded):
+    """The instance has had all its rounds of review (seed 000)."""
+
+    code = "REVIEW_LIMIT_EXCEEDED"
 
 
 class TooLarge(LimitExceeded):

@@ -59,6 +59,8 @@ class Actor:
         """The list of tools that this actor sees unless it asks for another."""
         if self.kind == "operator":
             return "standard"
+        if self.instance is not None and self.type is not None:
+            return self.type
         return "reviewer" if self.type == "review" else self.role or "worker"
 
     def reading_only(self) -> "Actor":

@@ -12,6 +12,7 @@ import pytest
 from crewhall.app import Hub
 from crewhall.families.crew.model import InstanceMessageRow, InstanceRow
 from crewhall.families.pulls.pull_rows import StoredPull
+from crewhall.families.review.model import FeedbackRow, ItemRow, RoundRow
 from crewhall.families.work.agent.model import AgentIntroduced, AgentLapsed, AgentLocked, AgentPresence, AgentRow
 from crewhall.families.work.checkpoint.model import CheckpointRow
 from crewhall.families.work.claim.model import ClaimRow
@@ -46,6 +47,9 @@ LEASE: dict[str, str | type] = {"lease_expires_at": "agent.lease_until?"}
 ROWS = [
     Held(InstanceRow, "instance", ("instance_get", "instance_lock", "instances", "instances_on_node")),
     Held(InstanceMessageRow, "instance_message", ("instance_messages_open", "instance_message_get")),
+    Held(RoundRow, "instance_relationships", ("review_open", "review_by", "reviews_open", "reviews_last")),
+    Held(FeedbackRow, "review_feedback", ("feedback_get", "feedback_pending")),
+    Held(ItemRow, "review_item", ("items_of", "items_open")),
     Held(TaskNamed, "task", ("lower_open", "chain")),
     Held(TaskDependency, "task", ("dependencies",)),
     Held(TaskFree, "task", ("tasks_free",)),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from crewhall.errors import InvalidState
-from crewhall.outside.file_commits import FileChange, Hindered, advance, commit_file, write_blob
+from crewhall.outside.file_commits import Hindered, OneFileChange, advance, commit_file, write_blob
 from crewhall.outside.git import GitRepository, open_repository
 from crewhall.outside.worktrees import add_worktree
 from tests.outside.repos import change, commit, fingerprint, git, make_repository
@@ -31,12 +31,12 @@ class Desk:
         add_worktree(self.repo, str(self.tree), "work-1-a1", "main")
         self.fork = git(self.tree, "rev-parse", "HEAD")
 
-    def feedback(self, text: str = "fix it\n", mark: str = "fb_1") -> FileChange:
+    def feedback(self, text: str = "fix it\n", mark: str = "fb_1") -> OneFileChange:
         """The merge of a commit with the file, made where the branch was forked."""
-        plain = FileChange(NAME, write_blob(self.repo, text.encode()), "Feedback", mark, NOW)
+        plain = OneFileChange(NAME, write_blob(self.repo, text.encode()), "Feedback", mark, NOW)
         return replace(plain, merges=commit_file(self.repo, self.fork, plain), message="Merge feedback")
 
-    def put(self, what: FileChange) -> str:
+    def put(self, what: OneFileChange) -> str:
         return advance(self.repo, str(self.tree), "work-1-a1", what)
 
     def status(self) -> str:
@@ -62,7 +62,7 @@ def test_a_later_one_replaces_it_and_a_removal_takes_it_away(desk: Desk) -> None
     desk.put(desk.feedback())
     desk.put(desk.feedback("again\n", "fb_2"))
     assert (desk.tree / NAME).read_text() == "again\n" and desk.status() == ""
-    desk.put(FileChange(NAME, None, "Remove the feedback", "fb_3", NOW))
+    desk.put(OneFileChange(NAME, None, "Remove the feedback", "fb_3", NOW))
     assert not (desk.tree / NAME).exists() and desk.status() == ""
     assert git(desk.tree, "diff", "--name-only", "main") == ""
 
@@ -161,11 +161,11 @@ def test_a_worktree_that_is_gone_is_told(desk: Desk) -> None:
         desk.put(desk.feedback())
 
 
-def put_in_a_process(root: str, tree: str, what: FileChange) -> None:
+def put_in_a_process(root: str, tree: str, what: OneFileChange) -> None:
     advance(open_repository(root), tree, "work-1-a1", what)
 
 
-def killed_on_the_way(repo: GitRepository, tree: Path, what: FileChange, seconds: float) -> None:
+def killed_on_the_way(repo: GitRepository, tree: Path, what: OneFileChange, seconds: float) -> None:
     process = multiprocessing.get_context("fork").Process(target=put_in_a_process, args=(repo.root, str(tree), what))
     process.start()
     process.join(seconds)

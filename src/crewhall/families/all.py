@@ -4,10 +4,11 @@ from crewhall.families.crew.family import crew
 from crewhall.families.judge.family import judge
 from crewhall.families.project.family import project
 from crewhall.families.pulls.family import pulls
+from crewhall.families.review.family import review
 from crewhall.families.work.family import work
 from crewhall.tool import Family, Registry
 
-FAMILIES: list[Family] = [work, crew, project, pulls, judge]
+FAMILIES: list[Family] = [work, crew, review, project, pulls, judge]
 
 
 def registry() -> Registry:

@@ -39,7 +39,7 @@ class Hindered(Conflict):
 
 
 @dataclass(frozen=True)
-class FileChange:
+class OneFileChange:
     """What a commit does to one file at the top of the tree. The same change makes the same commit.
 
     `blob` is its new content (None: the file goes), `mark` names the change, `at` is its time in UTC milliseconds.
@@ -59,7 +59,7 @@ def write_blob(repo: GitRepository, data: bytes) -> str:
     return repo.text("hash-object", "-w", "--stdin", "--no-filters", stdin=data)
 
 
-def commit_file(repo: GitRepository, parent: str, change: FileChange) -> str:
+def commit_file(repo: GitRepository, parent: str, change: OneFileChange) -> str:
     """A commit on top of another one, in no worktree and on no branch."""
     with scratch() as directory:
         own = {"GIT_INDEX_FILE": os.path.join(directory, "index")}
@@ -72,16 +72,16 @@ def commit_file(repo: GitRepository, parent: str, change: FileChange) -> str:
     return repo.text("commit-tree", tree, "-p", parent, *merged, "-F", "-", env=dates, stdin=_message(change))
 
 
-def _entry(change: FileChange, width: int) -> bytes:
+def _entry(change: OneFileChange, width: int) -> bytes:
     entry = f"100644 {change.blob}" if change.blob else f"0 {'0' * width}"
     return f"{entry}\t{change.name}\n".encode()
 
 
-def _message(change: FileChange) -> bytes:
+def _message(change: OneFileChange) -> bytes:
     return f"{change.message}\n\nCrewhall-Change: {change.mark}\n".encode()
 
 
-def advance(repo: GitRepository, worktree: str, branch: str, change: FileChange) -> str:
+def advance(repo: GitRepository, worktree: str, branch: str, change: OneFileChange) -> str:
     """Put the change on the branch that a worktree is on; twice is once. The commit that has it.
 
     Raises Hindered while the agent's own work is in the way: another branch, a merge or rebase, git's lock, or changes
@@ -103,7 +103,7 @@ def advance(repo: GitRepository, worktree: str, branch: str, change: FileChange)
 class _Place:
     """A worktree, its branch, and the change that goes there."""
 
-    def __init__(self, repo: GitRepository, worktree: str, branch: str, change: FileChange) -> None:
+    def __init__(self, repo: GitRepository, worktree: str, branch: str, change: OneFileChange) -> None:
         self.repo, self.worktree, self.branch, self.change = repo, worktree, branch, change
         self.ref = f"refs/heads/{branch}"
         self.file = Path(worktree, change.name)
@@ -162,7 +162,7 @@ class _Place:
         before = _signature(self.index)
         commit = commit_file(self.repo, head, self.change)
         self._write_index(head)
-        with self._locked():
+        with self._hold_lock():
             if _signature(self.index) != before:
                 return  # the agent's git was quicker
             words = ("update-ref", "-m", f"crewhall: {self.change.message.splitlines()[0]}", self.ref, commit, head)
@@ -182,7 +182,7 @@ class _Place:
         self.repo.text("update-index", "--index-info", cwd=self.worktree, env=own, stdin=_entry(self.change, len(head)))
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _hold_lock(self) -> Iterator[None]:
         """Hold git's own lock on the index, which is our new index under a second name."""
         try:
             os.link(self.new, self.lock)

@@ -147,16 +147,20 @@ def note_delivery(tx: Tx, instance_id: str, message_id: str, how: DeliveredBy) -
         tx.event("instance.told", instance_id, data=json.dumps({"message_id": message_id, "by": how}))
 
 
-def queue_message(tx: Tx, settings: Settings, row: InstanceRow, sender: str, text: str) -> tuple[str, bool]:
-    """Queue a message for an instance: its id, and whether it is delivered already, because it has an inbox only."""
-    by_inbox = runtime_named(settings, row["runtime"]).messages == "inbox"
+def has_inbox_only(settings: Settings, row: InstanceRow) -> bool:
+    """Whether no message reaches the conversation of an instance's runtime, so that its inbox must do."""
+    return runtime_named(settings, row["runtime"]).messages == "inbox"
+
+
+def queue_message(tx: Tx, row: InstanceRow, sender: str, text: str, *, inbox_only: bool) -> str:
+    """Queue a message for an instance's conversation, or put it into its inbox; its id."""
     message_id = new_id("im")
     tx.run("instance_message_insert", id=message_id, instance_id=row["id"], sender=sender, body=text, now=tx.now)
     tx.event("instance.messaged", row["id"], data=json.dumps({"message_id": message_id}))
-    if by_inbox:
+    if inbox_only:
         put_in_inbox(tx, row, text)
         note_delivery(tx, row["id"], message_id, "inbox")
-    return message_id, by_inbox
+    return message_id
 
 
 def put_in_inbox(tx: Tx, row: InstanceRow, text: str) -> None:

@@ -16,7 +16,7 @@ from crewhall.app import Call
 from crewhall.bounded import Limit, Offset, page
 from crewhall.config import Settings
 from crewhall.errors import Failure, Forbidden, InvalidInput, NotFound
-from crewhall.families.crew.delivery import queue_message
+from crewhall.families.crew.delivery import has_inbox_only, queue_message
 from crewhall.families.crew.family import crew
 from crewhall.families.crew.instance_rows import locked_row
 from crewhall.families.crew.model import (
@@ -110,10 +110,10 @@ def instance_start(
         "issue_number": issue_number,
         "parent": None,
     }
-    candidates = _candidate_ports(call)
+    candidates = candidate_ports(call)
     stem = stem_for(type, issue_number, title or prompt)
     with call.begin_midway() as tx:
-        operation, row = _begin_start(call, tx, repo, stem, fields, role, capabilities, candidates)
+        operation, row = begin_start(call, tx, repo, STARTING, stem, fields, role, capabilities, candidates)
     carry_out(call, operation)
     return InstanceStarted(
         instance_id=row["id"],
@@ -150,15 +150,17 @@ def _refuse_base(repo: GitRepository, base: str) -> None:
         raise InvalidInput(f"{repo.root} has no branch or commit '{base}'", hint="Name one that `git branch` shows.")
 
 
-def _begin_start(
+def begin_start(
     call: Call,
     tx: Tx,
     repo: GitRepository,
+    kind: Kind[NodeWorld],
     stem: str,
     fields: Row,
     role: Role,
     capabilities: list[str] | None,
     candidates: list[int],
+    **data: Any,
 ) -> tuple[Change, InstanceRow]:
     """The row, the agent and the operation of a new instance, whose id, branch and session nobody has."""
     tx.run("hall_lock")
@@ -174,10 +176,10 @@ def _begin_start(
     tx.run("instance_insert", agent_id=agent["id"], ports=json.dumps(ports), now=tx.now, **placed, **fields)
     row: InstanceRow | None = tx.one("instance_get", id=instance_id)
     assert row is not None
-    return begin(call, tx, STARTING, row), row
+    return begin(call, tx, kind, row, **data), row
 
 
-def _candidate_ports(call: Call) -> list[int]:
+def candidate_ports(call: Call) -> list[int]:
     """Ports on which nobody listens, more than needed: another start may take some of them at the same moment."""
     first, last = call.settings["crew.port_range"]
     with call.look() as tx:
@@ -195,13 +197,13 @@ def _branches_with(repo: GitRepository, stem: str) -> list[str]:
     return [name.removeprefix("refs/heads/") for name in listed]
 
 
-def begin(call: Call, tx: Tx, kind: Kind[NodeWorld], row: InstanceRow) -> Change:
+def begin(call: Call, tx: Tx, kind: Kind[NodeWorld], row: InstanceRow, **data: Any) -> Change:
     """Note in the journal what is about to be done to an instance, with the times that its steps write."""
     times = {
         "lease_until": tx.now + lease_ms(call.settings, beats=False),
         "until": tx.now + int(call.settings["agent.grace"] * 1000),
     }
-    return call.hub.journal.begin(tx, kind, row["id"], place=row["node"], data=times, holder=holder_name())
+    return call.hub.journal.begin(tx, kind, row["id"], place=row["node"], data=times | data, holder=holder_name())
 
 
 def carry_out(call: Call, operation: Change) -> None:
@@ -376,7 +378,8 @@ def instance_send(call: Call, id: InstanceId, text: MessageText) -> MessageQueue
     refuse_unproven(call)
     row = find_instance(call, id)
     refuse_status(id, row["status"], LIVE, "sent messages")
+    by_inbox = has_inbox_only(call.settings, row)
     with call.begin() as tx:
-        message_id, by_inbox = queue_message(tx, call.settings, row, call.actor.id, text)
+        message_id = queue_message(tx, row, call.actor.id, text, inbox_only=by_inbox)
     how: DeliveredBy | None = "inbox" if by_inbox else None
     return MessageQueued(message_id=message_id, instance_id=id, delivered=by_inbox, delivered_by=how)

@@ -136,7 +136,11 @@ def agent_get(call: Call, id: AgentId) -> Agent:
 LISTED_BYTES = 17_000  # of an agent in a list
 
 
-@work.tool("agent_list", profiles=("worker", "coordinator", "reviewer", "standard"), resources=("crewhall://agents",))
+@work.tool(
+    "agent_list",
+    profiles=("worker", "coordinator", "reviewer", "standard", "coding", "review", "planning"),
+    resources=("crewhall://agents",),
+)
 def agent_list(
     call: Call,
     status: list[AgentStatus] | None = None,

@@ -16,7 +16,7 @@ from crewhall.families.work.lookup import get
 from crewhall.families.work.model import Cargo, Files, TaskId, Text
 
 
-@work.tool("checkpoint_add", changes=True, creates=True, profiles=("worker", "coordinator", "standard"))
+@work.tool("checkpoint_add", changes=True, creates=True, profiles=("worker", "coordinator", "standard", "coding"))
 def checkpoint_add(
     call: Call,
     task_id: TaskId,
@@ -46,7 +46,7 @@ def checkpoint_add(
 
 @work.tool(
     "checkpoint_list",
-    profiles=("coordinator", "reviewer"),
+    profiles=("coordinator", "reviewer", "review"),
     resources=("crewhall://tasks/{task_id}/checkpoints",),
 )
 def checkpoint_list(

@@ -27,7 +27,7 @@ from crewhall.families.work.workspace.model import TaskWorkspace
 from crewhall.store.transaction import Tx
 
 
-@work.tool("task_claim", changes=True, idempotent=True, profiles=("worker", "coordinator", "standard"))
+@work.tool("task_claim", changes=True, idempotent=True, profiles=("worker", "coordinator", "standard", "coding"))
 def task_claim(call: Call, task_id: TaskId, agent_id: Me) -> Claim:
     """Take a task for an agent. Two agents never hold the same task; asking again makes the lease longer.
 
@@ -67,7 +67,7 @@ def _claim(
     )
 
 
-@work.tool("task_release", changes=True, idempotent=True, profiles=("worker", "coordinator", "standard"))
+@work.tool("task_release", changes=True, idempotent=True, profiles=("worker", "coordinator", "standard", "coding"))
 def task_release(
     call: Call,
     task_id: TaskId,

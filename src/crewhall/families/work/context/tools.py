@@ -20,7 +20,7 @@ from crewhall.token_budget import cost
 
 @work.tool(
     "task_load_context",
-    profiles=("worker", "coordinator", "reviewer", "standard"),
+    profiles=("worker", "coordinator", "reviewer", "standard", "coding", "review"),
     resources=("crewhall://tasks/{task_id}/context",),
 )
 def task_load_context(

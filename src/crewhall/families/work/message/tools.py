@@ -59,7 +59,12 @@ from crewhall.store.transaction import Row, Tx
 NAMED = 900  # ids of a broadcast that its answer names
 
 
-@work.tool("message_send", changes=True, creates=True, profiles=("worker", "coordinator", "reviewer", "standard"))
+@work.tool(
+    "message_send",
+    changes=True,
+    creates=True,
+    profiles=("worker", "coordinator", "reviewer", "standard", "coding", "review", "planning"),
+)
 def message_send(
     call: Call,
     sender_id: Me,
@@ -156,7 +161,7 @@ def _put_to_all(tx: Tx, letter: Row, recipients: list[str]) -> list[str]:
 
 @work.tool(
     "message_list",
-    profiles=("worker", "coordinator", "reviewer", "standard"),
+    profiles=("worker", "coordinator", "reviewer", "standard", "coding", "review", "planning"),
     resources=("crewhall://agents/{agent_id}/inbox",),
 )
 def message_list(
@@ -214,7 +219,12 @@ def _count_matching(tx: Tx, chosen: Row, thread_id: str | None) -> int:
     return int(tx.value(query, thread=thread_id, **chosen))
 
 
-@work.tool("message_get", changes=True, idempotent=True, profiles=("worker", "coordinator", "reviewer", "standard"))
+@work.tool(
+    "message_get",
+    changes=True,
+    idempotent=True,
+    profiles=("worker", "coordinator", "reviewer", "standard", "coding", "review", "planning"),
+)
 def message_get(call: Call, id: MessageId, mark_read: bool = True) -> Message:
     """A message. It counts as read from then on if it is yours, unless mark_read is false.
 

@@ -56,7 +56,7 @@ def repository_register(call: Call, path: Path, name: Name | None = None) -> Rep
 
 @work.tool(
     "repository_list",
-    profiles=("coordinator", "reviewer"),
+    profiles=("coordinator", "reviewer", "planning"),
     resources=("crewhall://repositories",),
 )
 def repository_list(call: Call, limit: Limit = 50, offset: Offset = 0) -> Repositories:

@@ -46,7 +46,9 @@ EVENT_BYTES = 1_000  # of the paths in an event
 ALL = 2**31 - 1
 
 
-@work.tool("file_reserve", ours=True, changes=True, idempotent=True, profiles=("worker", "coordinator", "standard"))
+@work.tool(
+    "file_reserve", ours=True, changes=True, idempotent=True, profiles=("worker", "coordinator", "standard", "coding")
+)
 def file_reserve(
     call: Call,
     agent_id: Me,

@@ -49,7 +49,7 @@ from crewhall.store.transaction import Tx
 SEEN = 200  # checkpoints looked at for one task
 
 
-@work.tool("task_get", profiles=("coordinator", "reviewer"), resources=("crewhall://tasks/{id}",))
+@work.tool("task_get", profiles=("coordinator", "reviewer", "review"), resources=("crewhall://tasks/{id}",))
 def task_get(
     call: Call,
     id: TaskId,
@@ -87,7 +87,7 @@ def task_list(
     return TaskList(tasks=tasks, total=total, next_cursor=following)
 
 
-@work.tool("task_get_available", profiles=("worker", "coordinator", "standard"))
+@work.tool("task_get_available", profiles=("worker", "coordinator", "standard", "coding"))
 def task_get_available(
     call: Call,
     agent_id: Me,
@@ -111,7 +111,7 @@ def task_get_available(
     return Tasks(tasks=items, total=total, next_offset=following)
 
 
-@work.tool("task_set_plan", changes=True, idempotent=True, profiles=("worker", "coordinator", "standard"))
+@work.tool("task_set_plan", changes=True, idempotent=True, profiles=("worker", "coordinator", "standard", "coding"))
 def task_set_plan(
     call: Call,
     id: TaskId,
@@ -134,7 +134,7 @@ def task_set_plan(
     return Done(success=True)
 
 
-@work.tool("task_update_status", changes=True, profiles=("worker", "coordinator", "standard"))
+@work.tool("task_update_status", changes=True, profiles=("worker", "coordinator", "standard", "coding"))
 def task_update_status(
     call: Call,
     id: TaskId,

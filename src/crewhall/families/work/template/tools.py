@@ -143,7 +143,7 @@ def _template_columns(plan: Definition, variables: list[TemplateVariable]) -> Ro
     }
 
 
-@work.tool("template_list", profiles=("coordinator",), resources=("crewhall://templates",))
+@work.tool("template_list", profiles=("coordinator", "planning"), resources=("crewhall://templates",))
 def template_list(call: Call, limit: Limit = 20, offset: Offset = 0) -> Templates:
     """The templates of the hall, the newest first, with their variables."""
     with call.begin() as tx:
@@ -159,7 +159,7 @@ def template_get(call: Call, id: TemplateRef) -> Template:
     return Template.from_row(get(call, "template", id))
 
 
-@work.tool("template_apply", changes=True, creates=True, profiles=("coordinator",))
+@work.tool("template_apply", changes=True, creates=True, profiles=("coordinator", "planning"))
 def template_apply(
     call: Call,
     template_id: TemplateRef,

@@ -42,7 +42,7 @@ from crewhall.identity import new_id
 from crewhall.store.transaction import Tx
 
 
-@work.tool("workflow_create", changes=True, creates=True, profiles=("coordinator", "standard"))
+@work.tool("workflow_create", changes=True, creates=True, profiles=("coordinator", "standard", "planning"))
 def workflow_create(
     call: Call,
     name: Name,
@@ -89,7 +89,11 @@ def insert_workflow(tx: Tx, now: int, *, repository_path: Site | None, **fields:
     return workflow_id
 
 
-@work.tool("workflow_get", profiles=("coordinator", "reviewer", "standard"), resources=("crewhall://workflows/{id}",))
+@work.tool(
+    "workflow_get",
+    profiles=("coordinator", "reviewer", "standard", "planning"),
+    resources=("crewhall://workflows/{id}",),
+)
 def workflow_get(
     call: Call,
     id: WorkflowId,
@@ -106,7 +110,7 @@ def workflow_get(
     return Workflow.from_row(row, tasks, following)
 
 
-@work.tool("workflow_list", profiles=("coordinator", "standard"), resources=("crewhall://workflows",))
+@work.tool("workflow_list", profiles=("coordinator", "standard", "planning"), resources=("crewhall://workflows",))
 def workflow_list(
     call: Call,
     repository_path: Path | None = None,
@@ -124,7 +128,7 @@ def workflow_list(
     return Workflows(workflows=items, total=total, next_offset=following)
 
 
-@work.tool("workflow_set_plan", changes=True, creates=True, profiles=("coordinator", "standard"))
+@work.tool("workflow_set_plan", changes=True, creates=True, profiles=("coordinator", "standard", "planning"))
 def workflow_set_plan(call: Call, id: WorkflowId, plan: WorkflowPlan) -> PlanSet:
     """Give a workflow its plan: all its tasks at once, each naming those it depends on. It is ready then.
 
@@ -152,7 +156,9 @@ def give_plan(tx: Tx, workflow_id: str, text: str, tasks: Sequence[PlannedTask],
     tx.event("workflow.planned", workflow_id, before="planning", after="ready", data=fields)
 
 
-@work.tool("workflow_add_tasks", ours=True, changes=True, creates=True, profiles=("coordinator", "standard"))
+@work.tool(
+    "workflow_add_tasks", ours=True, changes=True, creates=True, profiles=("coordinator", "standard", "planning")
+)
 def workflow_add_tasks(
     call: Call, id: WorkflowId, tasks: Annotated[list[PlannedTask], Field(min_length=1, max_length=20_000)]
 ) -> TasksAdded:

@@ -1,0 +1,72 @@
+"""Chores of reviews: none waits for a reviewer that is gone, and feedback that had to wait is merged."""
+
+import json
+import logging
+from typing import cast
+
+from crewhall.app import Tick
+from crewhall.errors import Failure
+from crewhall.families.crew.live_settings import live_setting
+from crewhall.families.crew.model import InstanceRow
+from crewhall.families.crew.rules import LIVE
+from crewhall.families.crew.steps import NodeWorld
+from crewhall.families.review.family import review
+from crewhall.families.review.model import FeedbackRow, Outcome, RoundRow
+from crewhall.families.review.review_rows import give_back
+from crewhall.families.review.steps import merge_feedback
+
+log = logging.getLogger(__name__)
+
+
+@review.chore("reviews", seconds=4.0)
+def end_reviews(tick: Tick) -> None:
+    """Give back the rounds of reviewers that ended, took too long, or whose coder waits for them no more."""
+    with tick.look() as look:
+        under_way: list[RoundRow] = look.all("reviews_open")
+        most_ms = live_setting(look, tick.settings, "review.timeout_hours") * 3_600_000 if under_way else 0
+        found = [(one, _outcome(look.one("instance_get", id=one["child_instance"]),
+                                look.one("instance_get", id=one["parent_instance"]),
+                                tick.now - one["created_at"] > most_ms)) for one in under_way]  # fmt: skip
+    for one, outcome in found:
+        if outcome is not None:
+            with tick.begin() as tx:
+                give_back(tx, tick.hub.journal, tick.settings, one, outcome)
+
+
+def _outcome(reviewer: InstanceRow | None, coder: InstanceRow | None, is_late: bool) -> Outcome | None:
+    """How a review ended without feedback; None while it goes on, or is only about to begin."""
+    if reviewer is None or coder is None or reviewer["pid"] is None:
+        return None
+    if reviewer["ended_how"] is not None or reviewer["status"] not in LIVE:
+        return "ended"
+    if coder["status"] not in LIVE:
+        return "withdrawn"
+    return "timed_out" if is_late else None
+
+
+@review.chore("review_merges", seconds=10.0, everywhere=True, limit_seconds=120.0)
+def merge_pending(tick: Tick) -> None:
+    """Merge feedback that the coder's worktree could not take before."""
+    with tick.look() as look:
+        waiting: list[FeedbackRow] = look.all("feedback_pending")
+    for row in waiting:
+        try:
+            _merge(tick, row)
+        except Failure as failure:
+            log.info("feedback waits", extra={"feedback": row["id"], "reason": failure.message})
+
+
+def _merge(tick: Tick, row: FeedbackRow) -> None:
+    with tick.look() as look:
+        coder = cast(InstanceRow | None, look.one("instance_get", id=row["coder"]))
+        items = look.all("items_of", feedback_id=row["id"])
+    if coder is None or coder["node"] != tick.settings.node or coder["status"] in ("abandoned", "pr_merged"):
+        return
+    assert row["git_commit"] is not None
+    merged = merge_feedback(NodeWorld(tick.settings, tick.stop), coder, row, row["git_commit"], items)
+    if merged is None:
+        return
+    with tick.begin() as tx:
+        tx.run("feedback_committed", id=row["id"], git_commit=row["git_commit"], merge_commit=merged)
+        data = json.dumps({"feedback_id": row["id"], "round": row["review_iteration"]})
+        tx.event("review.merged", coder["id"], commit=merged, data=data)

@@ -1,0 +1,149 @@
+"""Reviews: one round each, of a coding instance by a review instance; feedback, and the items in it."""
+
+from typing import Annotated, Literal, TypedDict
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from crewhall.families.crew.model import Status
+from crewhall.tool import Result
+
+FeedbackType = Literal["needs_work", "suggestions", "clarification"]
+Priority = Literal["low", "normal", "high", "urgent"]
+Outcome = Literal["feedback", "approved", "withdrawn", "ended", "timed_out"]
+RelationshipType = Literal["spawned_review", "review_lost"]
+ItemState = Literal["open", "fixed", "disputed", "waived", "repeated"]
+CleanupStatus = Literal["terminated", "pending", "failed"]
+
+ReviewerPrompt = Annotated[str, Field(max_length=100_000, description="What the reviewer is to look at besides.")]
+CompletionMessage = Annotated[str, Field(max_length=100_000, description="What you did, for the reviewer.")]
+FeedbackText = Annotated[str, Field(min_length=1, max_length=300_000, description="What you found, in Markdown.")]
+
+
+class RoundRow(TypedDict):
+    """A relationship of two instances: `child_instance` reviews `parent_instance`."""
+
+    parent_instance: str
+    child_instance: str
+    relationship_type: RelationshipType
+    review_iteration: int
+    forked_from: str
+    outcome: Outcome | None
+    created_at: int
+    ended_at: int | None
+
+
+class FeedbackRow(TypedDict):
+    """Feedback as the database has it; `merge_commit` is None while the coder's tree can't take it."""
+
+    id: str
+    reviewer: str
+    coder: str
+    review_iteration: int
+    feedback_type: FeedbackType
+    priority: Priority
+    feedback: str
+    git_commit: str | None
+    merge_commit: str | None
+    created_at: int
+
+
+class ItemRow(TypedDict):
+    """One thing that a reviewer wants done."""
+
+    id: str
+    coder: str
+    feedback_id: str
+    position: int
+    item: str
+    file: str | None
+    line: int | None
+    rule: str | None
+    is_blocking: int
+    state: ItemState
+    created_at: int
+    updated_at: int
+
+
+class ItemGiven(BaseModel):
+    """An item as a reviewer gives it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: Annotated[str, Field(min_length=1, max_length=4_000)]
+    file: Annotated[str, Field(max_length=1_000)] | None = None
+    line: Annotated[int, Field(ge=1, le=10**7)] | None = None
+    rule: Annotated[str, Field(max_length=200)] | None = None
+    item_id: Annotated[str, Field(max_length=40, description="Of an open item that this is about.")] | None = None
+    blocking: bool | None = None
+
+
+Items = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=4_000)] | ItemGiven],
+    Field(max_length=50, description="One thing to do each."),
+]
+
+
+class ReviewRequested(Result):
+    review_instance_id: str
+    session_name: str = Field(description="The tmux session's name.")
+    worktree_path: str
+    branch_name: str = Field(description="Your branch, which is reviewed.")
+    review_iteration: int
+    max_iterations: int
+    uncommitted_files: int = Field(description="Changed files that are not committed, so not in the review.")
+
+
+class FeedbackSent(Result):
+    feedback_id: str
+    git_commit_hash: str = Field(description="The merge into the coder's branch; the file's own commit until then.")
+    target_instance_id: str
+    cleanup_status: CleanupStatus = Field(description="pending: your session ends within 10 seconds.")
+    review_iteration: int
+    merge_pending: bool = Field(description="The coder's worktree can't take the file now; the hall tries again.")
+
+
+class ReviewItem(Result):
+    id: str
+    text: str
+    file: str | None
+    line: int | None
+    rule: str | None
+    blocking: bool
+    state: ItemState
+
+
+class ReviewRound(Result):
+    coder: str
+    reviewer: str
+    review_iteration: int
+    is_lost: bool = Field(description="Given back: the reviewer ended or took too long, so it does not count.")
+    outcome: Outcome | None = Field(description="null while the review goes on.")
+    started_at: int
+    ended_at: int | None
+    feedback_id: str | None
+    feedback_type: FeedbackType | None
+    priority: Priority | None
+    merge_pending: bool
+    git_commit: str | None
+    items: int
+
+
+class Reviews(Result):
+    reviews: list[ReviewRound]
+    total: int
+    next_offset: int | None = Field(description="Where the next page begins; null when this is the last.")
+
+
+class RoundDetail(ReviewRound):
+    feedback: str | None
+    item_list: list[ReviewItem]
+
+
+class ReviewDetail(Result):
+    instance_id: str
+    status: Status
+    current_iteration: int
+    max_iterations: int
+    refusals: int = Field(description="Requests that were refused at the limit.")
+    rounds: list[RoundDetail] = Field(description="The newest first.")
+    left_out: int = Field(description="Older rounds that are not shown.")

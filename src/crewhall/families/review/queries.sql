@@ -1,0 +1,92 @@
+-- name: review_insert
+-- A review begins.
+INSERT INTO instance_relationships (parent_instance, child_instance, relationship_type, review_iteration, forked_from,
+                                    created_at)
+VALUES (:coder, :reviewer, 'spawned_review', :iteration, :forked_from, :now);
+
+-- name: review_delete
+-- Forget a review that never came to be.
+DELETE FROM instance_relationships WHERE child_instance = :reviewer;
+
+-- name: review_iteration
+-- The last round that a coding instance was granted, 0 before the first.
+SELECT COALESCE(MAX(review_iteration), 0) AS current_iteration
+  FROM instance_relationships
+ WHERE parent_instance = :coder AND relationship_type = 'spawned_review';
+
+-- name: review_open
+-- The review of a coding instance that goes on.
+SELECT * FROM instance_relationships WHERE parent_instance = :coder AND ended_at IS NULL;
+
+-- name: review_by
+-- The review that a review instance was started for.
+SELECT * FROM instance_relationships WHERE child_instance = :reviewer;
+
+-- name: reviews_open
+-- Reviews that go on, the oldest first.
+SELECT * FROM instance_relationships WHERE ended_at IS NULL ORDER BY created_at, child_instance;
+
+-- name: reviews_last
+-- The last reviews of a coding instance, the newest first.
+SELECT * FROM instance_relationships
+ WHERE parent_instance = :coder ORDER BY created_at DESC, child_instance DESC LIMIT :limit;
+
+-- name: review_end
+-- A review is over. One that is given back is lost, and does not count.
+UPDATE instance_relationships
+   SET ended_at = :now, outcome = :outcome, relationship_type = :type
+ WHERE child_instance = :reviewer AND ended_at IS NULL;
+
+-- name: review_refused
+-- A request was refused at the limit.
+UPDATE instance SET review_refusals = review_refusals + 1, updated_at = :now WHERE id = :id;
+
+-- name: feedback_insert
+-- Feedback that is about to be committed.
+INSERT INTO review_feedback (id, reviewer, coder, review_iteration, feedback_type, priority, feedback, created_at)
+VALUES (:id, :reviewer, :coder, :iteration, :feedback_type, :priority, :feedback, :now);
+
+-- name: feedback_delete
+-- Forget feedback that never was sent.
+DELETE FROM review_feedback WHERE id = :id;
+
+-- name: feedback_get
+-- A feedback.
+SELECT * FROM review_feedback WHERE id = :id;
+
+-- name: feedback_committed
+-- The commit of the file, and its merge where there is one.
+UPDATE review_feedback SET git_commit = :git_commit, merge_commit = :merge_commit WHERE id = :id;
+
+-- name: feedback_pending
+-- Feedback that waits to be merged into its coder's branch, the oldest first.
+SELECT * FROM review_feedback WHERE merge_commit IS NULL AND git_commit IS NOT NULL ORDER BY created_at, id;
+
+-- name: item_insert
+-- An item of a feedback.
+INSERT INTO review_item (id, coder, feedback_id, position, item, file, line, rule, is_blocking, state, created_at,
+                         updated_at)
+VALUES (:id, :coder, :feedback_id, :position, :item, :file, :line, :rule, :is_blocking, 'open', :now, :now);
+
+-- name: items_of
+-- The items of a feedback.
+SELECT * FROM review_item WHERE feedback_id = :feedback_id ORDER BY position;
+
+-- name: items_open
+-- The items of a coding instance that are not settled, the oldest first.
+SELECT * FROM review_item WHERE coder = :coder AND state = 'open' ORDER BY created_at, position;
+
+-- name: reviews
+-- A page of reviews, the newest first.
+SELECT r.*, f.id AS feedback_id, f.feedback_type, f.priority, f.git_commit, f.merge_commit,
+       (SELECT count(*) FROM review_item i WHERE i.feedback_id = f.id) AS items
+  FROM instance_relationships r LEFT JOIN review_feedback f ON f.reviewer = r.child_instance AND f.git_commit IS NOT NULL
+ WHERE (CAST(:coder AS text) IS NULL OR r.parent_instance = :coder)
+   AND (CAST(:is_open AS integer) IS NULL OR (CASE WHEN r.ended_at IS NULL THEN 1 ELSE 0 END) = :is_open)
+ ORDER BY r.created_at DESC, r.child_instance DESC LIMIT :limit OFFSET :offset;
+
+-- name: reviews_count
+-- How many reviews there are.
+SELECT count(*) AS total FROM instance_relationships
+ WHERE (CAST(:coder AS text) IS NULL OR parent_instance = :coder)
+   AND (CAST(:is_open AS integer) IS NULL OR (CASE WHEN ended_at IS NULL THEN 1 ELSE 0 END) = :is_open);

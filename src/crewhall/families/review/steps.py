@@ -1,0 +1,103 @@
+"""
+The operations of the review loop: their steps, how each is done, and how it is undone.
+
+    review start      as an instance starts; then its coder waits
+    review feedback   commit ─▶ merge      a tree that can't take the file now has it later; from here on it is sent
+"""
+
+from typing import cast
+
+from crewhall.families.crew.model import InstanceRow
+from crewhall.families.crew.steps import COMMON, Change, NodeWorld, start_steps
+from crewhall.families.review.family import review
+from crewhall.families.review.feedback_file import NAME, feedback_file
+from crewhall.families.review.model import FeedbackRow, RoundRow
+from crewhall.families.review.review_rows import (
+    note_feedback,
+    note_feedback_undone,
+    note_review_started,
+    note_review_undone,
+)
+from crewhall.journal import Happened, Step
+from crewhall.outside.file_commits import Hindered, OneFileChange, advance, commit_file, write_blob
+from crewhall.outside.git import GitRepository, open_repository
+from crewhall.store.transaction import Row, Store
+
+REVIEWING = review.operation(
+    "review_start",
+    steps=start_steps(note_review_started),
+    keeps="session",
+    on_undone=note_review_undone,
+    **COMMON,
+)
+
+
+def _commit(world: NodeWorld, operation: Change) -> Row:
+    """Commit the file where the review was forked from, under a ref of its own until a branch has it."""
+    row, spread, coder = _rows(operation)
+    repo = open_repository(coder["repository_path"], world.stop)
+    change = plain_change(repo, row, operation.data["items"])
+    commit = commit_file(repo, spread["forked_from"], change)
+    repo.text("update-ref", _ref(row), commit)
+    return {"git_commit": commit, "merge_commit": None}
+
+
+def plain_change(repo: GitRepository, row: FeedbackRow, items: list[Row]) -> OneFileChange:
+    """The file as a change that always makes the same commit."""
+    blob = write_blob(repo, feedback_file(row, items))
+    message = f"Review feedback, round {row['review_iteration']}\n\nBy {row['reviewer']}."
+    return OneFileChange(NAME, blob, message, row["id"], row["created_at"])
+
+
+def _drop_commit(world: NodeWorld, operation: Change) -> None:
+    row, _, coder = _rows(operation)
+    open_repository(coder["repository_path"]).text("update-ref", "-d", _ref(row))
+
+
+def _ref(row: FeedbackRow) -> str:
+    return f"refs/crewhall/feedback/{row['id']}"
+
+
+def _merge(world: NodeWorld, operation: Change) -> Row:
+    row, _, coder = _rows(operation)
+    return {"merge_commit": merge_feedback(world, coder, row, operation.data["git_commit"], operation.data["items"])}
+
+
+def merge_feedback(world: NodeWorld, coder: InstanceRow, row: FeedbackRow, commit: str, items: list[Row]) -> str | None:
+    """Merge a feedback's commit into the coder's branch and worktree; None while something is in the way."""
+    repo = open_repository(coder["repository_path"], world.stop)
+    plain = plain_change(repo, row, items)
+    message = f"Merge review feedback, round {row['review_iteration']}"
+    change = OneFileChange(NAME, plain.blob, message, f"{row['id']}-merge", row["created_at"], merges=commit)
+    try:
+        merged = advance(repo, coder["worktree"], coder["branch"], change)
+    except Hindered:
+        return None
+    repo.text("update-ref", "-d", _ref(row))
+    return merged
+
+
+def _keep_merge(world: NodeWorld, operation: Change) -> None:
+    """A merge that the coder may have seen stays, and so does the feedback."""
+    if operation.data.get("git_commit") is None:
+        return
+    _, _, coder = _rows(operation)
+    repo = open_repository(coder["repository_path"], world.stop)
+    words = ("merge-base", "--is-ancestor", operation.data["git_commit"], f"refs/heads/{coder['branch']}")
+    if repo.git(*words).code == 0:
+        raise Happened(_merge(world, operation))
+
+
+def _rows(operation: Change) -> tuple[FeedbackRow, RoundRow, InstanceRow]:
+    store: Store = operation.journal.store
+    row = cast(FeedbackRow, store.one("feedback_get", id=operation.data["feedback_id"]))
+    spread = cast(RoundRow, store.one("review_by", reviewer=operation.subject))
+    return row, spread, cast(InstanceRow, store.one("instance_get", id=spread["parent_instance"]))
+
+
+SENDING = review.operation(
+    "review_feedback",
+    steps=(Step("commit", _commit, _drop_commit), Step("merge", _merge, _keep_merge, note_feedback)),
+    on_undone=note_feedback_undone,
+    **COMMON,
+)

@@ -1,0 +1,255 @@
+"""
+The review loop: a coding instance asks for a review, and its reviewer sends feedback (seed 000).
+
+    started ── request_review ──▶ waiting_review ── send_feedback ──▶ started
+                    └── at the limit ──▶ REVIEW_LIMIT_EXCEEDED, in the end abandoned
+"""
+
+import uuid
+from typing import Any
+
+from crewhall.app import Call
+from crewhall.errors import InvalidState
+from crewhall.families.crew.delivery import has_inbox_only
+from crewhall.families.crew.instance_rows import locked_row
+from crewhall.families.crew.live_settings import live_setting
+from crewhall.families.crew.model import InstanceId, InstanceRow
+from crewhall.families.crew.rules import LIVE, refuse_busy, refuse_status
+from crewhall.families.crew.site import refuse_elsewhere
+from crewhall.families.crew.steps import end_later
+from crewhall.families.crew.tools import begin, begin_start, candidate_ports, carry_out
+from crewhall.families.review.callers import calling_instance, note_caller
+from crewhall.families.review.family import review
+from crewhall.families.review.model import (
+    CompletionMessage,
+    FeedbackSent,
+    FeedbackText,
+    FeedbackType,
+    ItemGiven,
+    Items,
+    Priority,
+    ReviewerPrompt,
+    ReviewRequested,
+    RoundRow,
+)
+from crewhall.families.review.packet import decision_packet
+from crewhall.families.review.prompt import ReviewFacts, review_prompt
+from crewhall.families.review.rules import (
+    LOST_IN_A_ROW,
+    ReviewDecision,
+    ReviewLimits,
+    decide,
+    items_given,
+    limit_failure,
+    refuse_unreviewable,
+)
+from crewhall.families.review.steps import REVIEWING, SENDING
+from crewhall.identity import new_id
+from crewhall.outside.environment import refuse_missing
+from crewhall.outside.git import GitRepository, open_repository
+from crewhall.store.transaction import Row, Tx
+
+SHOWN_LETTERS = 4_000  # of a feedback in the message to its coder; the file has all of it
+
+
+@review.tool(
+    "request_review",
+    changes=True,
+    pace="long",
+    who=("operator", "coding"),
+    profiles=("coding", "coordinator"),
+    notes=note_caller,
+    command="review request",
+)
+def request_review(
+    call: Call,
+    reviewer_prompt: ReviewerPrompt | None = None,
+    completion_message: CompletionMessage | None = None,
+    instance_id: InstanceId | None = None,
+) -> ReviewRequested:
+    """Have your committed work reviewed by a new review instance; its feedback reaches you when it is done.
+
+    The number of rounds is limited. Until the feedback comes you are waiting_review. Only the operator gives
+    instance_id.
+    """
+    coder = calling_instance(call, instance_id, ("coding",))
+    refuse_elsewhere(call.settings, coder)
+    refuse_missing("tmux", "a review instance")
+    repo = open_repository(coder["repository_path"], call.stop)
+    head = _head(repo, coder)
+    ports, packet = candidate_ports(call), decision_packet(call, repo, coder)
+    with call.look() as look:
+        facts = _facts(call, look, coder, head, completion_message, reviewer_prompt)
+    prompt = review_prompt(repo, coder, facts)
+    with call.begin_midway() as tx:
+        tx.run("hall_lock")
+        coder = locked_row(tx, coder["id"])
+        decision, limits = _decision(call, tx, coder)
+        if decision.iteration is None:
+            _note_refusal(call, tx, coder, decision)
+        else:
+            operation, reviewer = _begin_review(call, tx, repo, coder, prompt, decision.iteration, head, ports)
+    if decision.iteration is None:
+        raise limit_failure(coder["id"], facts.iteration - 1, decision, limits, packet)
+    carry_out(call, operation)
+    call.note(commit=head, before=coder["status"], after="waiting_review")
+    return ReviewRequested(
+        review_instance_id=reviewer["id"],
+        session_name=reviewer["session"],
+        worktree_path=reviewer["worktree"],
+        branch_name=coder["branch"],
+        review_iteration=decision.iteration,
+        max_iterations=limits.most,
+        uncommitted_files=_count_uncommitted(repo, coder),
+    )
+
+
+def _head(repo: GitRepository, coder: InstanceRow) -> str:
+    head = repo.commit_of(f"refs/heads/{coder['branch']}")
+    if head is None:
+        raise InvalidState(
+            f"{repo.root} has no branch {coder['branch']}",
+            hint="`crewhall doctor --fix` makes it again.",
+            instance_id=coder["id"],
+        )
+    return head
+
+
+def _decision(call: Call, tx: Tx, coder: InstanceRow) -> tuple[ReviewDecision, ReviewLimits]:
+    """Whether the coder gets a round. Raises InvalidState when it can't be reviewed now."""
+    refuse_busy(coder["id"], [one["kind"] for one in tx.all("operations_on", subject=coder["id"])])
+    under_way: RoundRow | None = tx.one("review_open", coder=coder["id"])
+    last: list[RoundRow] = tx.all("reviews_last", coder=coder["id"], limit=LOST_IN_A_ROW)
+    lost = next((n for n, one in enumerate(last) if one["relationship_type"] != "review_lost"), len(last))
+    by_person = call.actor.kind == "operator"
+    reviewer = under_way and under_way["child_instance"]
+    refuse_unreviewable(coder["id"], coder["status"], reviewer, lost, by_person=by_person)
+    most, after = (
+        live_setting(tx, call.settings, f"review.{name}") for name in ("max_iterations", "auto_abandon_after")
+    )
+    limits = ReviewLimits(most, after)
+    return decide(tx.value("review_iteration", coder=coder["id"]), coder["review_refusals"], limits), limits
+
+
+def _note_refusal(call: Call, tx: Tx, coder: InstanceRow, decision: ReviewDecision) -> None:
+    tx.run("review_refused", id=coder["id"], now=tx.now)
+    if decision.abandons:
+        end_later(call.hub.journal, tx, coder, "abandoned")
+
+
+def _facts(call: Call, look: Tx, coder: InstanceRow, head: str, *given: str | None) -> ReviewFacts:
+    iteration = look.value("review_iteration", coder=coder["id"]) + 1
+    most = live_setting(look, call.settings, "review.max_iterations")
+    last = [one for one in look.all("reviews_last", coder=coder["id"], limit=50) if one["outcome"] == "feedback"]
+    since = last[0]["forked_from"] if last else None
+    return ReviewFacts(iteration, most, head, since, look.all("items_open", coder=coder["id"]), *given)
+
+
+def _begin_review(
+    call: Call,
+    tx: Tx,
+    repo: GitRepository,
+    coder: InstanceRow,
+    prompt: str,
+    iteration: int,
+    head: str,
+    ports: list[int],
+) -> tuple[Any, InstanceRow]:
+    """The review, its instance and the operation that starts it."""
+    fields = {name: coder[name] for name in ("runtime", "node", "repository_path", "tier", "issue_number")}
+    fields |= {"type": "review", "base_branch": coder["branch"], "conversation_id": str(uuid.uuid4())}
+    fields |= {"prompt": prompt, "parent": coder["id"]}
+    stem = f"review-{coder['id'].partition('-')[2].rpartition('-a')[0]}"
+    started = begin_start(call, tx, repo, REVIEWING, stem, fields, "worker", None, ports, base=head)
+    own = {"coder": coder["id"], "reviewer": started[1]["id"], "forked_from": head}
+    tx.run("review_insert", iteration=iteration, now=tx.now, **own)
+    return started
+
+
+def _count_uncommitted(repo: GitRepository, coder: InstanceRow) -> int:
+    """How many files of the coder's worktree the review does not show."""
+    ended = repo.git("-C", coder["worktree"], "status", "--porcelain", env={"GIT_DIR": f"{coder['worktree']}/.git"})
+    return len(ended.out.splitlines())
+
+
+@review.tool(
+    "send_feedback",
+    changes=True,
+    pace="long",
+    who=("operator", "review"),
+    profiles=("review", "coordinator"),
+    notes=note_caller,
+    command="review feedback",
+)
+def send_feedback(
+    call: Call,
+    feedback: FeedbackText,
+    feedback_type: FeedbackType,
+    priority: Priority = "normal",
+    actionable_items: Items | None = None,
+    instance_id: InstanceId | None = None,
+) -> FeedbackSent:
+    """Send your findings to the coding instance that you review; your session ends after that.
+
+    REVIEW_FEEDBACK.md is merged into its branch, and it is told. Only the operator gives instance_id.
+    """
+    reviewer = calling_instance(call, instance_id, ("review",))
+    refuse_elsewhere(call.settings, reviewer)
+    items = [_item(one) for one in items_given(feedback_type, feedback, actionable_items)]
+    with call.begin_midway() as tx:
+        reviewer = locked_row(tx, reviewer["id"])
+        refuse_status(reviewer["id"], reviewer["status"], LIVE, "heard")
+        under_way = _open_review(tx, reviewer)
+        refuse_busy(reviewer["id"], [one["kind"] for one in tx.all("operations_on", subject=reviewer["id"])])
+        coder = locked_row(tx, under_way["parent_instance"])
+        kept = {"id": new_id("fb"), "feedback_type": feedback_type, "priority": priority, "feedback": feedback}
+        people = {"reviewer": reviewer["id"], "coder": coder["id"], "iteration": under_way["review_iteration"]}
+        tx.run("feedback_insert", **kept, **people, now=tx.now)
+        data = {"feedback_id": kept["id"], "items": items, "inbox_only": has_inbox_only(call.settings, coder)}
+        message = _message(kept, people, items)
+        operation = begin(call, tx, SENDING, reviewer, **data, message=message)
+    carry_out(call, operation)
+    commit = operation.data["merge_commit"] or operation.data["git_commit"]
+    call.note(commit=commit, before=reviewer["status"], after="terminated")
+    return FeedbackSent(
+        feedback_id=kept["id"],
+        git_commit_hash=commit,
+        target_instance_id=coder["id"],
+        cleanup_status="pending",
+        review_iteration=under_way["review_iteration"],
+        merge_pending=operation.data["merge_commit"] is None,
+    )
+
+
+def _open_review(tx: Tx, reviewer: InstanceRow) -> RoundRow:
+    found: RoundRow | None = tx.one("review_by", reviewer=reviewer["id"])
+    if found is None or found["ended_at"] is not None:
+        how = "reviews nothing" if found is None else f"has ended its review: {found['outcome']}"
+        raise InvalidState(
+            f"{reviewer['id']} {how}", hint="Feedback is sent once; review_get shows it.", instance_id=reviewer["id"]
+        )
+    return found
+
+
+def _item(one: ItemGiven) -> Row:
+    return {
+        "item": one.text,
+        "file": one.file,
+        "line": one.line,
+        "rule": one.rule,
+        "is_blocking": int(bool(one.blocking)),
+    }
+
+
+def _message(kept: Row, people: Row, items: list[Row]) -> str:
+    """What a coder is told of a feedback: how it came out, its items, and where all of it is."""
+    lines = [f"{people['reviewer']} reviewed your work (round {people['iteration']}): {kept['feedback_type']}."]
+    lines += [f"- {'[blocks] ' if one['is_blocking'] else ''}{one['item'][:500]}" for one in items]
+    text = kept["feedback"]
+    lines += ["", text[:SHOWN_LETTERS] + ("…" if len(text) > SHOWN_LETTERS else ""), ""]
+    then = (
+        "Fix what blocks, commit, then call request_review."
+        if any(one["is_blocking"] for one in items)
+        else ("Nothing blocks: take what helps, commit, then call create_pull_request.")
+    )
+    return "\n".join([*lines, f"All of it is in REVIEW_FEEDBACK.md in your worktree. {then}"])
