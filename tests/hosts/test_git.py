@@ -87,6 +87,61 @@ def test_a_pull_has_only_its_own_files_after_it_took_in_the_base(pretend: HostSi
     assert len(pretend.repo.ahead(pull.base_sha, pull.head_sha)) == 2
 
 
+def merge(pretend: HostSite, number: int, how: str = "merge", head: str | None = None) -> int:
+    """Merge as a person does on the page; the status of the host's response."""
+    method, words = {"github": ("PUT", ("merge_method", "sha")), "gitea": ("POST", ("do", "head_commit_id"))}[
+        pretend.name
+    ]
+    body = {words[0]: how} | ({words[1]: head} if head else {})
+    with pretend.host() as host:
+        answer = host.session.request(method, f"{HERE.path}/pulls/{number}/merge", body=body, expect=(405, 409))
+    return answer.status
+
+
+@pytest.mark.parametrize("how", ["merge", "squash"])
+def test_a_merge_is_a_commit_that_git_fetches(pretend: HostSite, clone: Path, how: str) -> None:
+    git(clone, "checkout", "-qb", BRANCH)
+    head = commit_file(clone, "own.md", "own\n")
+    git(clone, "push", "-q", "origin", BRANCH)
+    pull = pretend.repo.add_pull(title="Mine", head=BRANCH)
+    base = pretend.repo.add_commit("main", {"checks/other.md": b"other\n"})
+    assert merge(pretend, pull.number, how) == 200
+    git(clone, "fetch", "-q", "origin")
+    merged = git(clone, "rev-parse", "origin/main")
+    assert merged == pull.merge_sha == pretend.repo.branches["main"] and pull.merged
+    parents = [base] if how == "squash" else [base, head]
+    assert git(clone, "rev-list", "--parents", "-1", merged).split()[1:] == parents
+    assert pretend.repo.files("main").keys() == FILES.keys() | {"own.md", "checks/other.md"}
+    names = git(clone, "diff", "--name-only", "HEAD", "origin/main").split()
+    assert names == ["checks/other.md"] and "Mine" in git(clone, "log", "-1", "--format=%B", merged)
+    assert git(clone, "fsck", "--strict", "--no-dangling") == ""
+    with pretend.host() as host:
+        found = host.brief(HERE, pull.number)
+    assert found is not None and found.state == "merged" and found.merged_at
+    assert merge(pretend, pull.number) == 405, "it is merged once"
+
+
+def test_a_conflict_is_found_by_git_and_goes_with_a_push(pretend: HostSite, clone: Path) -> None:
+    git(clone, "checkout", "-qb", BRANCH)
+    head = commit_file(clone, "README.md", "Mine\n")
+    git(clone, "push", "-q", "origin", BRANCH)
+    pull = pretend.repo.add_pull(title="T", head=BRANCH)
+    pretend.repo.add_commit("main", {"README.md": b"Theirs\n"})
+    main = pretend.repo.branches["main"]
+    with pretend.host() as host:
+        assert host.pull(HERE, pull.number).pull.mergeable is False
+        assert merge(pretend, pull.number) == 405 and pretend.repo.branches["main"] == main
+        git(clone, "fetch", "-q", "origin", "main")
+        git(clone, "reset", "-q", "--hard", "FETCH_HEAD")
+        commit_file(clone, "README.md", "Both\n")
+        git(clone, "push", "-qf", "origin", BRANCH)
+        assert host.pull(HERE, pull.number).pull.mergeable
+        assert merge(pretend, pull.number, head=head) == 409, "the person had seen another commit"
+        host.session.request("PATCH", f"{HERE.path}/pulls/{pull.number}", body={"state": "closed"}, again=True)
+        found = host.brief(HERE, pull.number)
+    assert found is not None and found.state == "closed" and merge(pretend, pull.number) == 405
+
+
 def test_a_branch_deleted_by_git_closes_its_pull_and_makes_room(pretend: HostSite, clone: Path) -> None:
     git(clone, "push", "-q", "origin", "HEAD:refs/heads/a")
     commit_file(clone, "x.md", "x\n")

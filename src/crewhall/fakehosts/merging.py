@@ -1,5 +1,6 @@
-"""What git does to a fake repository: a push that its pulls follow, and whether a pull can be merged."""
+"""What git does to a fake repository: a push that its pulls follow, and the merge of a pull."""
 
+from crewhall.fakehosts.objects import Person
 from crewhall.fakehosts.records import PullRecord
 from crewhall.fakehosts.state import FakeRepository
 
@@ -25,3 +26,17 @@ def _merged_tree(repo: FakeRepository, pull: PullRecord) -> str | None:
         return None
     has_all = base == pull.base_sha  # nothing is new on the base, and git need not be run
     return repo.commits[pull.head_sha].tree if has_all else repo.bare.merge_tree(base, pull.head_sha)
+
+
+def merge(repo: FakeRepository, pull: PullRecord, message: str, login: str, *, squash: bool) -> str:
+    """Merge a mergeable pull into its base, and close it; returns the new commit."""
+    tree, base = _merged_tree(repo, pull), repo.branches[pull.base]
+    assert tree is not None
+    if tree not in repo.objects.trees:
+        repo.bare.read_objects()
+    who = Person(login, f"{login}@users.noreply.example.com", repo.now())
+    sha = repo.put_commit(tree, (base,) if squash else (base, pull.head_sha), message, who)
+    pull.merged, pull.merge_sha = True, sha
+    repo.set_state(pull, "closed")
+    repo.set_branch(pull.base, sha)
+    return sha
