@@ -203,7 +203,7 @@ def test_a_pull_with_all_about_it_over_many_pages(pretend: HostSite, host: Host)
     assert len(checks) == 130 and len(found.checks) == (260 if pretend.name == "github" else 130)
     actions = [one.action for one in found.files]
     assert [actions.count(one) for one in ("create", "update", "delete")] == [120, 60, 60]
-    assert found.files[0] == PullFile("new/0.md", "create", 3, 0)
+    assert found.files[0] == PullFile("new/0.md", "create", 2, 0)
 
 
 def test_a_pull_with_nothing_about_it(pretend: HostSite, host: Host) -> None:

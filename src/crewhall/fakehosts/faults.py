@@ -7,6 +7,7 @@ What a host is told to do wrong: answer something else, be slow, or drop the con
     drop         not done       a closed connection
     drop_after   done           a closed connection
     fail_after   done           a 500
+    hold         after it       its answer; the request waits at `gate` until a test opens it
 """
 
 import re
@@ -15,8 +16,19 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Kind = Literal["answer", "slow", "drop", "drop_after", "fail_after"]
+Kind = Literal["answer", "slow", "drop", "drop_after", "fail_after", "hold"]
 JSON = {"content-type": "application/json"}
+
+
+class Gate:
+    """Where a request waits: `reached` is set when it comes, and it goes on when `opened` is."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def hold(self) -> None:
+        self.reached.set()
+        self.opened.wait(60)
 
 
 @dataclass
@@ -32,6 +44,7 @@ class Fault:
     headers: dict[str, str] = field(default_factory=dict)
     body: Any = None  # a text is sent as it is; None is the host's own words for the status
     seconds: float = 0.0
+    gate: Gate = field(default_factory=Gate)
 
     def fits(self, method: str, path: str) -> bool:
         return self.method in ("", method) and re.search(self.path, path) is not None
@@ -59,6 +72,12 @@ class Faults:
                     fault.times -= 1
                     return fault
         return None
+
+    def open_gates(self) -> None:
+        """Let all go on that wait, and all that would."""
+        with self._lock:
+            for fault in self._left:
+                fault.gate.opened.set()
 
 
 def rate_limited(retry_after: float = 0, **where: Any) -> Fault:

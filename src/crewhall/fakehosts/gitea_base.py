@@ -7,6 +7,7 @@ from crewhall.fakehosts.gitea_shapes import GiteaShapes
 from crewhall.fakehosts.host import FakeHost, Limit
 from crewhall.fakehosts.records import Refusal
 from crewhall.fakehosts.server import FakeRequest, FakeResponse
+from crewhall.fakehosts.smart_http import GitWords
 from crewhall.fakehosts.state import FakeRepository
 
 
@@ -14,6 +15,9 @@ class GiteaBase(FakeHost):
     """What is Gitea's own, without its routes."""
 
     prefix = "/api/v1"
+    git_words = GitWords(
+        "Gitea", "User permission denied", "Gitea: Not allowed to push to protected branch ${ref#refs/heads/}"
+    )
     public = frozenset({"/version", "/settings/api"})
 
     def __init__(self, tokens: Mapping[str, str], limit: Limit | None = None) -> None:

@@ -3,6 +3,7 @@
 import re
 
 from crewhall.fakehosts.gitea_base import GiteaBase, sha_of
+from crewhall.fakehosts.merging import is_mergeable, merge
 from crewhall.fakehosts.records import Issue, Label, PullRecord, Refusal
 from crewhall.fakehosts.routes import Routes
 from crewhall.fakehosts.server import FakeRequest, FakeResponse
@@ -65,6 +66,33 @@ def pull_files(host: GiteaBase, repo: FakeRepository, request: FakeRequest, numb
 def pull_reviews(host: GiteaBase, repo: FakeRepository, request: FakeRequest, number: str) -> FakeResponse:
     pull = repo.pull(number)
     return host.counted_page(request, pull.reviews, lambda one: host.shapes.review(repo, pull, one))
+
+
+@talk.on("GET", "/pulls/{number}/commits")
+def pull_commits(host: GiteaBase, repo: FakeRepository, request: FakeRequest, number: str) -> FakeResponse:
+    pull = repo.pull(number)
+    found = repo.ahead(pull.base_sha, pull.head_sha)
+    return host.counted_page(request, found, lambda one: host.shapes.commit(repo, one))
+
+
+@talk.on("POST", "/pulls/{number}/merge")
+def pull_merge(host: GiteaBase, repo: FakeRepository, request: FakeRequest, number: str) -> FakeResponse:
+    pull, (how,) = repo.pull(number), request.need("do")
+    if pull.merged:
+        raise Refusal(405, "The PR is already merged")
+    if pull.draft:
+        raise Refusal(405, "Work in progress PRs cannot be merged")
+    if how not in ("merge", "squash") or not is_mergeable(repo, pull):
+        raise Refusal(405, "Please try again later")
+    if request.fields.get("head_commit_id", pull.head_sha) != pull.head_sha:
+        raise Refusal(409, "head out of date")
+    usual = f"Merge pull request '{pull.title}' (#{number}) from {pull.head} into {pull.base}"
+    title = request.fields.get("merge_title_field") or (f"{pull.title} (#{number})" if how == "squash" else usual)
+    message = f"{title}\n\n{request.fields.get('merge_message_field', '')}".strip()
+    merge(repo, pull, message, request.login, squash=how == "squash")
+    if request.fields.get("delete_branch_after_merge"):
+        repo.drop_branch(pull.head)
+    return FakeResponse(200)
 
 
 @talk.on("GET", "/pulls/{base}/{head*}")

@@ -4,6 +4,7 @@ import base64
 from typing import Any
 from urllib.parse import quote
 
+from crewhall.fakehosts.merging import is_mergeable
 from crewhall.fakehosts.objects import Commit, FakeTreeEntry
 from crewhall.fakehosts.records import CheckRecord, FileDifference, Issue, Label, PullRecord, ReviewRecord
 from crewhall.fakehosts.state import FakeRepository
@@ -62,8 +63,16 @@ class GiteaShapes:
             "committer": author,
             "timestamp": commit.committer.date,
         }
-        may = {"user_can_push": repo.may_push, "user_can_merge": repo.may_push, "protected": False}
-        return {"name": name, "commit": head, **may, "required_approvals": 0, "status_check_contexts": []}
+        is_protected = name in repo.protected
+        may = {"user_can_push": repo.may_push and not is_protected, "user_can_merge": repo.may_push}
+        return {
+            "name": name,
+            "commit": head,
+            **may,
+            "protected": is_protected,
+            "required_approvals": 0,
+            "status_check_contexts": [],
+        }
 
     def ref(self, repo: FakeRepository, name: str) -> Shape:
         sha, here = repo.branches[name], f"{self.of(repo)}/git"
@@ -157,14 +166,15 @@ class GiteaShapes:
             side: {"label": ref, "ref": ref, "sha": sha, "repo_id": repo.id, "repo": shown}
             for side, (ref, sha) in sides.items()
         }
-        merged = {"merged_at": pull.closed, "merge_commit_sha": pull.head_sha, "merged_by": self.user(pull.author)}
+        merged = {"merged_at": pull.closed, "merged_by": self.user(pull.author)}
+        merged["merge_commit_sha"] = pull.merge_sha or pull.head_sha
         return {
             **self._common(repo, pull),
             "url": web,
             "html_url": web,
             "diff_url": f"{web}.diff",
             "patch_url": f"{web}.patch",
-            "mergeable": pull.state == "open" and bool(pull.mergeable),
+            "mergeable": bool(is_mergeable(repo, pull)),
             "merged": pull.merged,
             **(merged if pull.merged else {}),
             "merge_base": pull.base_sha,

@@ -8,6 +8,7 @@ from crewhall.fakehosts.github_pull_shapes import GitHubShapes
 from crewhall.fakehosts.host import FakeHost, Limit
 from crewhall.fakehosts.records import Refusal
 from crewhall.fakehosts.server import FakeRequest, FakeResponse
+from crewhall.fakehosts.smart_http import GitWords
 from crewhall.fakehosts.state import FakeRepository
 
 HOUR, REQUESTS = 3600, 5000
@@ -17,6 +18,11 @@ class GitHubBase(FakeHost):
     """What is GitHub's own, without its routes."""
 
     prefix = "/api/v3"
+    git_words = GitWords(
+        "GitHub",
+        "Permission to {repository}.git denied to {login}.",
+        "error: GH006: Protected branch update failed for $ref.",
+    )
 
     def __init__(self, tokens: Mapping[str, str], limit: Limit | None = None) -> None:
         super().__init__(tokens, limit or Limit(page=100, tree=100_000))

@@ -3,6 +3,7 @@
 from urllib.parse import quote
 
 from crewhall.fakehosts.github_shapes import GitHubGitShapes, Shape, links, node
+from crewhall.fakehosts.merging import is_mergeable
 from crewhall.fakehosts.records import CheckRecord, FileDifference, Issue, Label, PullRecord, ReviewRecord
 from crewhall.fakehosts.state import FakeRepository
 
@@ -70,7 +71,7 @@ class GitHubShapes(GitHubGitShapes):
             "draft": pull.draft,
             "requested_reviewers": [],
             "requested_teams": [],
-            "merge_commit_sha": pull.head_sha if pull.merged else None,
+            "merge_commit_sha": (pull.merge_sha or pull.head_sha) if pull.merged else None,
             "merged_at": pull.closed if pull.merged else None,
         }
 
@@ -91,7 +92,7 @@ class GitHubShapes(GitHubGitShapes):
         }
 
     def whole_pull(self, repo: FakeRepository, pull: PullRecord) -> Shape:
-        files, is_open = pull.files, pull.state == "open"
+        files, mergeable = pull.files, is_mergeable(repo, pull) if pull.state == "open" else None
         return {
             **self.pull(repo, pull),
             "additions": sum(one.additions for one in files),
@@ -101,8 +102,8 @@ class GitHubShapes(GitHubGitShapes):
             "comments": 0,
             "review_comments": 0,
             "maintainer_can_modify": False,
-            "mergeable": pull.mergeable if is_open else None,
-            "mergeable_state": STATES[pull.mergeable if is_open else None],
+            "mergeable": mergeable,
+            "mergeable_state": STATES[mergeable],
             "merged": pull.merged,
             "merged_by": self.user(pull.author) if pull.merged else None,
         }

@@ -1,6 +1,7 @@
 """GitHub's pulls, their checks, labels and issues."""
 
 from crewhall.fakehosts.github_base import GitHubBase, created_response, invalid
+from crewhall.fakehosts.merging import is_mergeable, merge
 from crewhall.fakehosts.records import CheckRecord, Issue, PullRecord, Refusal
 from crewhall.fakehosts.routes import Routes
 from crewhall.fakehosts.server import FakeRequest, FakeResponse
@@ -68,6 +69,25 @@ def pull_files(host: GitHubBase, repo: FakeRepository, request: FakeRequest, num
 def pull_reviews(host: GitHubBase, repo: FakeRepository, request: FakeRequest, number: str) -> FakeResponse:
     pull = repo.pull(number)
     return host.page(request, pull.reviews, "per_page", lambda one: host.shapes.review(repo, pull, one))
+
+
+@talk.on("PUT", "/pulls/{number}/merge")
+def pull_merge(host: GitHubBase, repo: FakeRepository, request: FakeRequest, number: str) -> FakeResponse:
+    pull, given = repo.pull(number), request.fields
+    how = given.get("merge_method", "merge")
+    if how == "rebase":
+        raise Refusal(405, "Rebase merges are not allowed on this repository.")
+    if pull.draft:
+        raise Refusal(405, "Pull Request is still a draft")
+    if not is_mergeable(repo, pull):
+        raise Refusal(405, "Pull Request is not mergeable")
+    if given.get("sha", pull.head_sha) != pull.head_sha:
+        raise Refusal(409, "Head branch was modified. Review and try the merge again.")
+    usual = f"Merge pull request #{number} from {repo.owner}/{pull.head}"
+    title = given.get("commit_title") or (f"{pull.title} (#{number})" if how == "squash" else usual)
+    message = f"{title}\n\n{given.get('commit_message') or pull.title}"
+    sha = merge(repo, pull, message, request.login, squash=how == "squash")
+    return FakeResponse(200, {"sha": sha, "merged": True, "message": "Pull Request successfully merged"})
 
 
 # Checks, labels, issues

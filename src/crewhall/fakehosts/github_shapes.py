@@ -89,7 +89,8 @@ class GitHubGitShapes:
     def branch(self, repo: FakeRepository, name: str, commit: Commit) -> Shape:
         here = f"{self.of(repo)}/branches/{quote(name)}"
         links = {"self": here, "html": f"{self.web(repo)}/tree/{quote(name)}"}
-        guard = {"protected": False, "protection": {"enabled": False}, "protection_url": f"{here}/protection"}
+        is_on = name in repo.protected
+        guard = {"protected": is_on, "protection": {"enabled": is_on}, "protection_url": f"{here}/protection"}
         return {"name": name, "commit": self.commit(repo, commit), "_links": links, **guard}
 
     def git_commit(self, repo: FakeRepository, commit: Commit) -> Shape:

@@ -7,11 +7,15 @@ All work is done under one lock.
 """
 
 import re
+import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, ClassVar, Self
 from urllib.parse import unquote, urlencode
 
@@ -20,6 +24,7 @@ from crewhall.fakehosts.objects import FILE, FakeTreeEntry
 from crewhall.fakehosts.records import Refusal
 from crewhall.fakehosts.routes import FakeRepositories, Routes
 from crewhall.fakehosts.server import FakeHostServer, FakeRequest, FakeResponse, MalformedBody
+from crewhall.fakehosts.smart_http import GitWords, SmartHttp
 from crewhall.fakehosts.state import FakeRepository
 
 REPOSITORY = re.compile(r"/repos/([^/]+)/([^/]+)(/.*)?|/repositories/(\d+)(/.*)?")
@@ -55,11 +60,14 @@ class FakeHost(ABC):
     routes: ClassVar[Routes]  # below the API's root
     repository_routes: ClassVar[Routes]  # below a repository
     public: ClassVar[frozenset[str]] = frozenset()  # paths that need no token
+    git_words: ClassVar[GitWords]
 
     def __init__(self, tokens: Mapping[str, str], limit: Limit) -> None:
         self.tokens, self.limit = dict(tokens), limit
         self.repositories: FakeRepositories = FakeRepositories()
         self.exchanges: list[Exchange] = []
+        self.git_exchanges: list[Exchange] = []  # of git push and git fetch, which are no part of the API
+        self._smart_http, self._ending = SmartHttp(self.repositories, self.tokens, self.git_words), ExitStack()
         self.lock = threading.Condition()  # told of every exchange
         self._faults, self._server = Faults(), FakeHostServer(self.prefix, self.reply)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -71,9 +79,17 @@ class FakeHost(ABC):
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._faults.open_gates()
+        self._smart_http.stop.cancel("the host ends")
         self._server.wake_and_stop()
         self._thread.join()
         self._server.close()
+        self._ending.close()
+
+    @cached_property
+    def directory(self) -> Path:
+        """Where the bare repositories are, from when git first needs one until the host ends."""
+        return Path(self._ending.enter_context(tempfile.TemporaryDirectory(prefix="crewhall-host-")))
 
     def add_repository(
         self,
@@ -86,7 +102,9 @@ class FakeHost(ABC):
     ) -> FakeRepository:
         """A repository with these files in one commit on its default branch; an empty one when there are none."""
         with self.lock:
-            repository = FakeRepository(len(self.repositories) + 1, owner, name, default_branch, self.lock)
+            number = len(self.repositories) + 1
+            place = partial(self._bare_place, number)
+            repository = FakeRepository(number, owner, name, default_branch, self.lock, place)
             put = repository.objects.put_blob
             flat = {
                 path: FakeTreeEntry((modes or {}).get(path, FILE), put(content))
@@ -96,6 +114,9 @@ class FakeHost(ABC):
                 repository.set_branch(default_branch, repository.put_commit(flat, (), "First commit"))
             self.repositories[(owner, name)] = repository
             return repository
+
+    def _bare_place(self, number: int) -> Path:
+        return self.directory / f"{number}.git"
 
     def fail(self, fault: Fault) -> None:
         """Do this wrong from now on."""
@@ -139,6 +160,8 @@ class FakeHost(ABC):
         """The answer, None for a closed connection, and how many seconds later; it is written down."""
         fault = self._faults.next(request.method, request.path)
         kind = fault.kind if fault else None
+        if fault and kind == "hold":
+            fault.gate.hold()
         with self.lock:
             answer = None if kind in ("answer", "drop") else self._work(request)
             if fault and kind in ("answer", "fail_after"):
@@ -155,9 +178,9 @@ class FakeHost(ABC):
         return FakeResponse(fault.status, own if given is None else given, self.usual_headers() | fault.headers)
 
     def _note(self, request: FakeRequest, answer: FakeResponse | None, fault: str) -> None:
-        told = answer.body if answer and not isinstance(answer.body, str) else None
+        told = answer.body if answer and not isinstance(answer.body, (str, bytes)) else None
         status, headers = (answer.status, answer.headers) if answer else (0, {})
-        self.exchanges.append(
+        (self.git_exchanges if request.is_git else self.exchanges).append(
             Exchange(
                 request.method,
                 request.path,
@@ -181,6 +204,8 @@ class FakeHost(ABC):
         return answer
 
     def _route(self, request: FakeRequest) -> FakeResponse:
+        if request.is_git:
+            return self._smart_http.respond(request)
         if not request.is_inside:
             raise Refusal(404, "Not Found")
         token = re.sub(r"(?i)^(bearer|token) +", "", request.headers.get("authorization", ""))

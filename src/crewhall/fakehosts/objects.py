@@ -1,17 +1,21 @@
 """
-Git's objects as a host keeps them: blobs, trees and commits, each under its real SHA-1.
+Git's objects as a host's API sees them: blobs, trees and commits, each under its real SHA-1.
+
+Those that the API makes wait in `unwritten` for the bare repository (bare.py); those that were pushed come from there.
 
     flat      {"checks/a.md": FakeTreeEntry("100644", sha)}      all files below a tree, without the folders
     tree      {"checks": FakeTreeEntry("040000", sha)}           one level, as git stores it
 """
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 FOLDER, FILE = "040000", "100644"
 KINDS = {FOLDER: "tree", "160000": "commit"}  # by mode; all others are blobs
+PERSON = re.compile(r"(.*?) ?<(.*?)> (\d+) [-+]\d+")
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,13 @@ class Person:
         seconds = int(datetime.fromisoformat(self.date).timestamp())
         return f"{self.name} <{self.email}> {seconds} +0000"
 
+    @classmethod
+    def from_line(cls, line: str) -> "Person":
+        match = PERSON.fullmatch(line)
+        assert match, line
+        date = datetime.fromtimestamp(int(match[3]), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return cls(match[1], match[2], date)
+
 
 @dataclass(frozen=True)
 class Commit:
@@ -57,9 +68,13 @@ class Objects:
         self.blobs: dict[str, bytes] = {}
         self.trees: dict[str, dict[str, FakeTreeEntry]] = {}
         self.commits: dict[str, Commit] = {}
+        self.unwritten: dict[str, bytes] = {}  # as git stores them: kind, size, NUL, content
+
+    def __contains__(self, sha: str) -> bool:
+        return sha in self.blobs or sha in self.trees or sha in self.commits
 
     def put_blob(self, content: bytes) -> str:
-        sha = _sha("blob", content)
+        sha = self._name("blob", content)
         self.blobs[sha] = content
         return sha
 
@@ -79,16 +94,32 @@ class Objects:
     def _put_level(self, level: dict[str, FakeTreeEntry]) -> str:
         ordered = dict(sorted(level.items(), key=lambda one: (one[0] + "/" * (one[1].mode == FOLDER)).encode()))
         rows = (f"{one.mode.lstrip('0')} {name}\0".encode() + bytes.fromhex(one.sha) for name, one in ordered.items())
-        sha = _sha("tree", b"".join(rows))
+        sha = self._name("tree", b"".join(rows))
         self.trees[sha] = ordered
         return sha
 
     def put_commit(self, tree: str, parents: tuple[str, ...], message: str, author: Person, committer: Person) -> str:
         lines = [f"tree {tree}", *(f"parent {sha}" for sha in parents)]
         lines += [f"author {author.line}", f"committer {committer.line}", "", message]
-        sha = _sha("commit", "\n".join(lines).encode())
+        sha = self._name("commit", "\n".join(lines).encode())
         self.commits[sha] = Commit(sha, tree, parents, message, author, committer)
         return sha
+
+    def _name(self, kind: str, content: bytes) -> str:
+        stored = f"{kind} {len(content)}\0".encode() + content
+        sha = hashlib.sha1(stored, usedforsecurity=False).hexdigest()
+        if sha not in self:
+            self.unwritten[sha] = stored
+        return sha
+
+    def add_stored(self, sha: str, kind: str, content: bytes) -> None:
+        """Take in an object that the bare repository has; tags are left there."""
+        if kind == "blob":
+            self.blobs[sha] = content
+        elif kind == "tree":
+            self.trees[sha] = dict(_tree_entries(content))
+        elif kind == "commit":
+            self.commits[sha] = _parse_commit(sha, content.decode("utf-8", "replace"))
 
     def walk(self, tree: str, above: str = "") -> Iterator[tuple[str, FakeTreeEntry]]:
         """Every path below a tree, a folder before what is in it."""
@@ -112,5 +143,18 @@ class Objects:
         return list(found.values())
 
 
-def _sha(kind: str, content: bytes) -> str:
-    return hashlib.sha1(f"{kind} {len(content)}\0".encode() + content, usedforsecurity=False).hexdigest()
+def _tree_entries(content: bytes) -> Iterator[tuple[str, FakeTreeEntry]]:
+    while content:
+        head, _, rest = content.partition(b"\0")
+        mode, _, name = head.decode("utf-8", "surrogateescape").partition(" ")
+        yield name, FakeTreeEntry(mode.zfill(6), rest[:20].hex())
+        content = rest[20:]
+
+
+def _parse_commit(sha: str, text: str) -> Commit:
+    head, _, message = text.partition("\n\n")
+    fields = [line.partition(" ")[::2] for line in head.split("\n")]
+    first = dict(reversed(fields))
+    parents = tuple(value for name, value in fields if name == "parent")
+    author, committer = (Person.from_line(first[name]) for name in ("author", "committer"))
+    return Commit(sha, first["tree"], parents, message.rstrip("\n"), author, committer)

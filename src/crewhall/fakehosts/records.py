@@ -83,7 +83,8 @@ class PullRecord(Issue):
     base_sha: str
     merged: bool = False
     draft: bool = False
-    mergeable: bool | None = True  # None at GitHub: not known yet
+    mergeable: bool | None = True  # True: as git finds; None at GitHub: not known yet
+    merge_sha: str | None = None  # the commit that merged it
     reviews: list[ReviewRecord] = field(default_factory=list)
 
     @property

@@ -1,6 +1,7 @@
 """The socket of a pretended host: HTTP/1.1 with keep-alive, one thread for each connection, all ended at once."""
 
 import json
+import re
 import socket
 import sys
 import threading
@@ -15,6 +16,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from crewhall.fakehosts.records import Refusal
 
+GIT_PATH = re.compile(r"/([^/]+)/([^/]+?)(?:\.git)?/(info/refs|git-upload-pack|git-receive-pack)")
+
 
 @dataclass(frozen=True)
 class FakeRequest:
@@ -27,6 +30,11 @@ class FakeRequest:
     body: Any
     is_inside: bool = True  # below the prefix
     login: str = ""
+    raw: bytes = b""
+
+    @property
+    def is_git(self) -> bool:
+        return not self.is_inside and GIT_PATH.fullmatch(self.path) is not None
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -121,22 +129,33 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _any
 
     def _read_request(self) -> FakeRequest:
-        raw = self.rfile.read(int(self.headers.get("content-length") or 0))
+        raw = self._read_body()
         parts = urlsplit(self.path)
-        body: Any = None
-        if raw:
+        path = parts.path.removeprefix(self.server.prefix)
+        is_inside, body = path != parts.path, None
+        if raw and is_inside:
             try:
                 body = json.loads(raw)
             except ValueError:
                 body = MalformedBody()
         headers = {name.lower(): value for name, value in self.headers.items()}
-        path = parts.path.removeprefix(self.server.prefix)
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        return FakeRequest(self.command, path, query, headers, body, is_inside=path != parts.path)
+        return FakeRequest(self.command, path, query, headers, body, is_inside=is_inside, raw=raw)
+
+    def _read_body(self) -> bytes:
+        if self.headers.get("transfer-encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("content-length") or 0))
+        pieces = []
+        while size := int(self.rfile.readline().split(b";")[0], 16):
+            pieces.append(self.rfile.read(size))
+            self.rfile.readline()
+        while self.rfile.readline().strip():  # trailers
+            pass
+        return b"".join(pieces)
 
     def _send(self, answer: FakeResponse) -> None:
         is_text = isinstance(answer.body, str)
-        raw = answer.body.encode() if is_text else b"" if answer.body is None else json.dumps(answer.body).encode()
+        raw = _encode(answer.body)
         headers = {"content-type": "text/html" if is_text else "application/json; charset=utf-8"} | answer.headers
         self.send_response(answer.status)
         for name, value in headers.items():
@@ -145,3 +164,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("content-length", str(len(raw)))
         self.end_headers()
         self.wfile.write(raw)
+
+
+def _encode(body: Any) -> bytes:
+    if isinstance(body, bytes):
+        return body
+    return body.encode() if isinstance(body, str) else b"" if body is None else json.dumps(body).encode()

@@ -1,32 +1,47 @@
 """
-A repository on a pretended host: branches over real git objects, issues and pulls with one numbering, labels, checks.
+A repository on a pretended host: its branches in real git, issues and pulls with one numbering, labels, checks.
 
     state of a pull   open ── merged ──▶ closed, merged
                        └─ closed, or its head branch deleted ──▶ closed
 """
 
 import itertools
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
+from crewhall.fakehosts.bare import BareRepository
 from crewhall.fakehosts.objects import FILE, Commit, FakeTreeEntry, Objects, Person
-from crewhall.fakehosts.records import CheckRecord, FileDifference, Issue, Label, PullRecord, Refusal, ReviewRecord
+from crewhall.fakehosts.records import CheckRecord, Issue, Label, PullRecord, Refusal, ReviewRecord
 
 T = TypeVar("T")
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class FakeRepository:
-    """A repository and all that is asked about it. Its lock is the host's."""
+    """A repository and all that is asked about it. Its lock is the host's.
 
-    def __init__(self, number: int, owner: str, name: str, default: str, lock: AbstractContextManager[Any]) -> None:
+    A push to a protected branch is refused; `hook` is the text of a shell script that the host runs before any push.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        owner: str,
+        name: str,
+        default: str,
+        lock: AbstractContextManager[Any],
+        place: Callable[[], Path],
+    ) -> None:
         self.id, self.owner, self.name, self.default_branch = number, owner, name, default
         self.lock, self.may_push = lock, True
         self.objects = Objects()
+        self.bare = BareRepository(place, self.objects, default)
         self.branches: dict[str, str] = {}
+        self.protected: set[str] = set()
+        self.hook = ""
         self.issues: dict[int, Issue] = {}
         self.pulls: dict[int, PullRecord] = {}
         self.label_list: list[Label] = []
@@ -102,7 +117,7 @@ class FakeRepository:
             pull = PullRecord(
                 *(next(self._numbers), title, body, author, state, now, now, None if state == "open" else now),
                 labelled=[self.label(name) for name in labels],
-                differs=self.changes,
+                differs=self.bare.differences,
                 head=head,
                 base=base,
                 head_sha=head_sha,
@@ -196,10 +211,12 @@ class FakeRepository:
         return any(one.startswith(f"{name}/") or name.startswith(f"{one}/") for one in self.branches)
 
     def set_branch(self, name: str, sha: str) -> None:
-        """Move a branch, or make it; open pulls from it follow."""
+        """Move a branch, or make it; open pulls from it and into it follow."""
         self.branches[name] = sha
-        for pull in self.open_pulls(name):
-            pull.head_sha = sha
+        for pull in self.pulls.values():
+            if pull.state == "open" and name in (pull.head, pull.base):
+                pull.head_sha = self.branches.get(pull.head, pull.head_sha)
+                pull.base_sha = self.merge_base(self.branches.get(pull.base, pull.base_sha), pull.head_sha)
 
     def drop_branch(self, name: str) -> None:
         """Delete a branch, which closes the open pulls from it."""
@@ -221,20 +238,11 @@ class FakeRepository:
         return [one for one in self.objects.history(head) if one.sha not in known]
 
     def merge_base(self, base: str, head: str) -> str:
+        """The newest commit that both have; the base when they have none in common."""
         known = {one.sha for one in self.objects.history(base)}
-        return next((one.sha for one in self.objects.history(head) if one.sha in known), base)
-
-    def changes(self, base: str, head: str) -> list[FileDifference]:
-        old, new = (self.objects.flat(self.commits[sha].tree) for sha in (base, head))
-        paths = sorted(path for path in old.keys() | new.keys() if old.get(path) != new.get(path))
-        return [self._change(path, old.get(path), new.get(path)) for path in paths]
-
-    def _change(self, path: str, old: FakeTreeEntry | None, new: FakeTreeEntry | None) -> FileDifference:
-        status = "added" if old is None else "removed" if new is None else "modified"
-        gone, come = (Counter(self.objects.blobs[one.sha].split(b"\n") if one else []) for one in (old, new))
-        entry = new or old
-        assert entry is not None
-        return FileDifference(path, status, entry.sha, (come - gone).total(), (gone - come).total())
+        common = [one for one in self.objects.history(head) if one.sha in known]
+        older = {sha for one in common for sha in one.parents}
+        return next((one.sha for one in common if one.sha not in older), base)
 
 
 def _there(found: T | None) -> T:
