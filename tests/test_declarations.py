@@ -47,7 +47,7 @@ ADDED |= {f"{tool}.timeout_seconds" for tool in ASKING[1:]} | {
     *("read_file.offset", "read_file.limit", "get_project_context.max_tokens", "get_project_context.sources"),
     *("list_directory.include_ignored", "list_directory.limit", "list_directory.offset"),
     *("list_prs.limit", "list_prs.offset"),
-    *("request_review.instance_id", "send_feedback.instance_id"),
+    *("request_review.instance_id", "send_feedback.instance_id", "create_pull_request.instance_id"),
 }
 DECLARES = re.compile(r"^@\w+\.(tool|chore|prompt|source)\(", re.MULTILINE)
 WHOLE = (".result", ".defaults", ".enums")  # what a seed says of a tool as a whole

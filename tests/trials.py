@@ -24,7 +24,7 @@ from crewhall.outside.processes import marked_processes
 from crewhall.outside.tmux import Tmux
 from tests.conftest import settings_for
 from tests.families.work.workflows import sql
-from tests.outside.repos import git, make_repository
+from tests.outside.repos import commit, git, make_repository
 
 TOKEN = "ghp_Hubs0wnT0ken"
 PERSON = Actor("operator", "operator", proof="token")
@@ -264,6 +264,40 @@ class FeedbackTrial(ReviewTrial):
             request_review(hub, self.repository.root)
 
 
+class BranchPullTrial(ReviewTrial):
+    """A coder with a commit, whose repository is on a fake GitHub."""
+
+    def __init__(self, directory: Path, home: Path) -> None:
+        self.host = FakeGitHub({TOKEN: "octocat"}).__enter__()
+        super().__init__(directory, home)
+        there = {"pulls__github_url": self.host.url, "pulls__github_token": TOKEN, "pulls__pause": "1ms"}
+        self.settings = {**self.settings, **there}
+        self.repo, url = self.host.add_repository("octo", "shop"), f"{self.host.url}/octo/shop.git"
+        git(self.repository.root, "remote", "add", "origin", url)
+        git(self.repository.root, "push", "-q", url.replace("//", f"//any:{TOKEN}@"), "main")
+        tree = Path(f"{self.repository.root}-worktrees", self.ids[0])
+        (tree / "REVIEW_FEEDBACK.md").write_text("old feedback")
+        (tree / "file-0").write_text("changed")
+        commit(tree, "work")
+
+    def outside(self) -> str:
+        pulls = [(pull.head, pull.state) for pull in self.repo.pulls.values()]
+        status = self.all_facts()["statuses"][self.ids[0]]
+        if status == "pr_created" and pulls == [(self.ids[0], "open")]:
+            return "all" if "REVIEW_FEEDBACK.md" not in self.repo.files(self.ids[0]) else "the feedback has landed"
+        is_nothing = status == "started" and not pulls and self.ids[0] not in self.repo.branches
+        return "nothing" if is_nothing else f"{status}, pulls {pulls}, branches {list(self.repo.branches)}"
+
+    def close(self) -> None:
+        super().close()
+        self.host.__exit__(None, None, None)
+
+
+def create_pull_request(hub: Hub, repository: str) -> None:
+    given = {"instance_id": InstanceTrial.ids[0], "title": "Blue", "description": "It was red."}
+    hub.call("create_pull_request", given, PERSON)
+
+
 def request_review(hub: Hub, repository: str) -> None:
     hub.call("request_review", {"instance_id": InstanceTrial.ids[0]}, PERSON)
 
@@ -296,6 +330,7 @@ START: dict[str, Callable[..., None]] = {
     "instance_end": end_instance,
     "review_start": request_review,
     "review_feedback": send_feedback,
+    "branch_pull": create_pull_request,
 }
 # What a trial is made of, in a hall's directory.
 TRIALS: dict[str, Callable[[Path], AbstractContextManager[Trial]]] = {
@@ -307,4 +342,5 @@ TRIALS: dict[str, Callable[[Path], AbstractContextManager[Trial]]] = {
     "instance_end": instance_trial(EndTrial),
     "review_start": instance_trial(RequestTrial),
     "review_feedback": instance_trial(FeedbackTrial),
+    "branch_pull": instance_trial(BranchPullTrial),
 }

@@ -172,6 +172,8 @@ ALLOWED = (
     *(".claude-ops/checks/*.md", ".claude-ops/playbooks/*.md", ".claude-ops/skills/*.md"),
 )
 
+BRANCH_DENIED = (".github/workflows/*", ".gitea/workflows/*", ".forgejo/workflows/*")
+
 SETTINGS = (
     Setting("home", "~/.crewhall", "The hall's directory: database, tokens, config.toml."),
     Setting("database.path", "", "SQLite file; empty is hall.db in home.", text, ("MCP_DATABASE_PATH",)),
@@ -221,6 +223,8 @@ SETTINGS = (
     Setting("pulls.operator_tier", 3, "Tier of the operator's own token and dashboard; 1 opens no pulls.", tier),
     Setting("pulls.deny", DENIED, "Paths that no pull may touch; `*` is within one segment.", patterns),
     Setting("pulls.allow", ALLOWED, "Paths that pulls may touch, and no others.", patterns),
+    Setting("pulls.branch_deny", BRANCH_DENIED, "Paths that no instance's own pull request may touch.", patterns),
+    Setting("pulls.branch_allow", (), "Paths that it may touch; empty: every other path.", patterns),
     Setting("pulls.branch_prefix", "claude-ops", "Branches of pulls are named `<prefix>/<type>/<title>`."),
     Setting("pulls.labels", ("claude-ops", "automated"), "Labels that a pull gets.", words),
     Setting("pulls.pause", 0.5, "First pause before a request to a host is repeated; it doubles each time.", seconds),

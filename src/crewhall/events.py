@@ -33,6 +33,8 @@ EVENTS = {
     "instance.stopped": EventKind("instance", "Its session was ended; worktree and branch stay."),
     "instance.abandoned": EventKind("instance", "It was given up: session and worktree are gone, its work is saved."),
     "instance.finished": EventKind("instance", "Its work is done: session and worktree are gone, work is saved."),
+    "instance.pull_opened": EventKind("instance", "Its branch is pushed, and the host has its pull request."),
+    "instance.pull_closed": EventKind("instance", "Its pull request was closed without a merge."),
     "instance.messaged": EventKind("instance", "A message for its conversation was queued."),
     "instance.told": EventKind("instance", "Its conversation, or its inbox, has the message; `data` says how."),
     "message.sent": EventKind("message", "A message was sent."),

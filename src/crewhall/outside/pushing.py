@@ -63,7 +63,7 @@ def push_branch(
     if commit is None:
         raise NotFound(f"{repo.root} has no branch '{branch}'", hint="Check the name with `git branch`.")
     if expected is not None and repo.git("merge-base", "--is-ancestor", expected, commit).code != 0:
-        raise _outdated(url, branch, f"'{branch}' does not contain {expected}")
+        raise _conflict(url, branch, f"'{branch}' does not contain {expected}")
     lease = [] if expected is None else [f"--force-with-lease={ref}:{expected}"]
     words = ("push", *ONLY_THIS, *lease, "--", url, f"{commit}:{ref}")
     ended = _git_there(repo, url, *words, token=token, length=len(commit), stop=stop)
@@ -154,7 +154,7 @@ def _failure(ended: Ended, url: str, branch: str, token: str | None) -> Failure:
     git_words = [line for line in lines if line and not line.startswith(("remote:", "hint:", "warning:", "To "))]
     refused = next((line for line in ended.out.decode("utf-8", "replace").splitlines() if line.startswith("!")), "")
     if refused:
-        return _refused(url, branch, _clean(refused.rpartition("\t")[2], token), host_words)
+        return _refusal(url, branch, _clean(refused.rpartition("\t")[2], token), host_words)
     words, every = host_words or " ".join(git_words[:1]) or f"exit code {ended.code}", "\n".join(git_words)
     if FORBIDDEN.search(every):
         return Forbidden(
@@ -169,16 +169,16 @@ def _failure(ended: Ended, url: str, branch: str, token: str | None) -> Failure:
     return Unavailable(f"git could not push '{branch}' to {url}: {words}", hint="Try again later; that does no harm.")
 
 
-def _refused(url: str, branch: str, reason: str, host_words: str) -> Failure:
+def _refusal(url: str, branch: str, reason: str, host_words: str) -> Failure:
     if any(word in reason for word in OUTDATED):
-        return _outdated(url, branch, reason)
+        return _conflict(url, branch, reason)
     return Forbidden(
         f"{url} refuses the push of '{branch}': {host_words or reason}",
         hint="A rule or hook of the host's repository refuses it. Change the commits or the rule, then push again.",
     )
 
 
-def _outdated(url: str, branch: str, reason: str) -> Conflict:
+def _conflict(url: str, branch: str, reason: str) -> Conflict:
     return Conflict(
         f"'{branch}' at {url} has other commits: {reason}",
         hint="Fetch that branch and look at it. Merge it into yours, then push again.",

@@ -48,6 +48,19 @@ def refuse_out_of_scope(paths: Iterable[str], deny: Sequence[str], allow: Sequen
             )
 
 
+def refuse_branch_paths(paths: Iterable[str], deny: Sequence[str], allow: Sequence[str]) -> None:
+    """Raise Forbidden for the first path of a branch that is denied, or not allowed; no patterns allow everything."""
+    denied = {pattern: _glob(_fold(pattern), ANY_CHARACTER) for pattern in deny}
+    allowed = [_glob(_fold(pattern), ANY_CHARACTER) for pattern in allow]
+    for path in paths:
+        _refuse_denied(path, denied, "pulls.branch_deny")
+        if allowed and not any(glob.fullmatch(_fold(path)) for glob in allowed):
+            raise Forbidden(
+                f"path '{printable(path)}' is in no allowed place",
+                hint=f"Take it out of your branch: pulls.branch_allow has {', '.join(allow)}.",
+            )
+
+
 def refuse_clashing(paths: Iterable[str]) -> None:
     """Raise InvalidInput when two of the paths are the same, differ only in case, or one is a directory of the other.
 
@@ -97,14 +110,14 @@ def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def _refuse_denied(path: str, denied: dict[str, re.Pattern[str]]) -> None:
+def _refuse_denied(path: str, denied: dict[str, re.Pattern[str]], setting: str = "pulls.deny") -> None:
     whole = _fold(path)
     last = whole.rpartition("/")[2]
     for pattern, glob in denied.items():
         if glob.fullmatch(whole) or glob.fullmatch(last):
             raise Forbidden(
                 f"path '{printable(path)}' is denied by '{pattern}'",
-                hint="Leave this file out: the operator's setting pulls.deny keeps it from every pull.",
+                hint=f"Leave this file out: the operator's setting {setting} keeps it from every pull.",
             )
 
 

@@ -90,3 +90,11 @@ SELECT r.*, f.id AS feedback_id, f.feedback_type, f.priority, f.git_commit, f.me
 SELECT count(*) AS total FROM instance_relationships
  WHERE (CAST(:coder AS text) IS NULL OR parent_instance = :coder)
    AND (CAST(:is_open AS integer) IS NULL OR (CASE WHEN ended_at IS NULL THEN 1 ELSE 0 END) = :is_open);
+
+-- name: instance_pull_set
+-- An instance's pull request is open.
+UPDATE instance SET pull_number = :number, pull_url = :url, updated_at = :now WHERE id = :id;
+
+-- name: instances_with_pulls
+-- Instances whose pull request is open, as far as the hall knows.
+SELECT * FROM instance WHERE status = 'pr_created' AND pull_number IS NOT NULL ORDER BY updated_at, id;

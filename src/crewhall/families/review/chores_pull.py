@@ -1,0 +1,59 @@
+"""A chore that follows the pull requests of instances: merged ones are done, closed ones can go on."""
+
+import json
+import logging
+
+from crewhall.app import Tick
+from crewhall.errors import Failure
+from crewhall.families.crew.instance_rows import locked_row
+from crewhall.families.crew.model import InstanceRow
+from crewhall.families.crew.steps import end_later
+from crewhall.families.pulls.providers import host_at
+from crewhall.families.review.family import review
+from crewhall.families.review.pull_target import pull_target
+from crewhall.families.review.review_rows import set_status
+from crewhall.outside.git import open_repository
+from crewhall.outside.hosting.model import HostRepository
+from crewhall.outside.hosting.wire import Patience
+from crewhall.stop import Part
+
+HOST_SECONDS = 10.0  # for one pull
+log = logging.getLogger(__name__)
+
+
+@review.chore("instance_pulls", seconds=60.0, everywhere=True, limit_seconds=300.0)
+def follow_pulls(tick: Tick) -> None:
+    """End the instances whose pull request was merged, and note those whose was closed."""
+    with tick.look() as look:
+        rows: list[InstanceRow] = look.all("instances_with_pulls")
+    for row in rows:
+        if row["node"] != tick.settings.node:
+            continue
+        try:
+            _note(tick, row, _state(tick, row))
+        except Failure as failure:
+            log.info("a pull can't be followed", extra={"instance": row["id"], "reason": failure.message})
+
+
+def _state(tick: Tick, row: InstanceRow) -> str | None:
+    target = pull_target(open_repository(row["repository_path"], tick.stop), tick.settings)
+    patience = Patience(Part(tick.stop, HOST_SECONDS), tick.settings["pulls.pause"])
+    assert row["pull_number"] is not None
+    with host_at(target.access, patience) as host:
+        found = host.brief(HostRepository(target.remote.owner, target.remote.name), row["pull_number"])
+    return None if found is None else found.state
+
+
+def _note(tick: Tick, row: InstanceRow, state: str | None) -> None:
+    if state not in ("merged", "closed"):
+        return
+    with tick.begin() as tx:
+        fresh = locked_row(tx, row["id"])
+        if fresh["status"] != "pr_created" or tx.all("operations_on", subject=row["id"]):
+            return
+        if state == "merged":
+            end_later(tick.hub.journal, tx, fresh, "pr_merged")
+            return
+        set_status(tx, fresh, "pr_closed")
+        data = json.dumps({"number": row["pull_number"]})
+        tx.event("instance.pull_closed", row["id"], before="pr_created", after="pr_closed", data=data)

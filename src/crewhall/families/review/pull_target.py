@@ -1,0 +1,93 @@
+"""Where a branch's pull request goes: the host that the repository's remote names, and the base on it."""
+
+import os
+from dataclasses import dataclass
+
+from crewhall.config import Settings
+from crewhall.errors import InvalidInput, InvalidState, Unavailable
+from crewhall.families.crew.model import InstanceRow
+from crewhall.families.pulls.providers import accesses
+from crewhall.families.pulls.rules_remote import Remote, is_at, read_remote
+from crewhall.families.review.feedback_file import NAME
+from crewhall.outside.git import GitRepository
+from crewhall.outside.hosting.host import Host
+from crewhall.outside.hosting.model import HostRepository
+from crewhall.outside.hosting.wire import Access
+
+
+@dataclass(frozen=True)
+class PullTarget:
+    """A repository on a host, and the address that its branches are pushed to."""
+
+    access: Access
+    remote: Remote
+    url: str
+
+
+def pull_target(repo: GitRepository, settings: Settings) -> PullTarget:
+    """The host of the repository's remote, `origin` first. Raises Unavailable, naming the remote, when none is set up.
+
+    The address comes from the settings, and not from the repository's own configuration, which an agent can write.
+    """
+    remotes = _remotes(repo)
+    for url in remotes:
+        try:
+            remote = read_remote(url)
+        except InvalidInput:
+            continue
+        for access in accesses(settings, {}).values():
+            if is_at(remote, access.web):
+                web = f"{access.web}/{remote.owner}/{remote.name}.git"
+                return PullTarget(access, remote, web if remote.is_web else url)
+    seen = _plain(remotes[0]) if remotes else "none"
+    raise Unavailable(
+        f"no host is set up for the remote of {repo.root}: {seen}",
+        hint="Set GITHUB_TOKEN, or GITEA_URL and GITEA_TOKEN, where the hub starts; `git remote -v` shows the remotes.",
+    )
+
+
+def _plain(url: str) -> str:
+    """An address without what may be a secret."""
+    return url.rpartition("@")[2][:200]
+
+
+def _remotes(repo: GitRepository) -> list[str]:
+    ended = repo.git("config", "--get-regexp", r"^remote\..*\.url$")
+    pairs = [line.partition(" ")[::2] for line in os.fsdecode(ended.out).splitlines()]
+    return [url.strip() for _, url in sorted(pairs, key=lambda pair: pair[0] != "remote.origin.url")]
+
+
+def find_base(host: Host, there: HostRepository, coder: InstanceRow, given: str | None) -> tuple[str, str]:
+    """The base branch on the host and its commit there. Raises InvalidInput for one that the host does not have."""
+    for name in (given, coder["base_branch"], there.default_branch, "main"):
+        head = host.head(there, name) if name else None
+        if head is not None and name:
+            return name, head.sha
+        if given is not None:
+            break
+    raise InvalidInput(
+        f"{there.full_name} has no branch '{given or coder['base_branch']}'",
+        hint="Give base_branch: a branch that the host has.",
+        instance_id=coder["id"],
+    )
+
+
+def changed_paths(repo: GitRepository, coder: InstanceRow, base: str, base_commit: str) -> list[str]:
+    """The files that the branch changes, without the feedback's. Raises InvalidState when there are none."""
+    known = next((one for one in (base_commit, f"refs/remotes/origin/{base}", f"refs/heads/{base}")
+                  if repo.commit_of(one)), None)  # fmt: skip
+    if known is None:
+        raise InvalidInput(
+            f"{repo.root} does not have {base} as the host has it",
+            hint=f"Run `git fetch origin {base}`.",
+            instance_id=coder["id"],
+        )
+    listed = repo.text("diff", "--name-only", "-z", "--no-renames", f"{known}...refs/heads/{coder['branch']}", "--")
+    paths = [path for path in listed.split("\0") if path and path != NAME]
+    if not paths:
+        raise InvalidState(
+            f"{coder['branch']} changes nothing against {base}",
+            hint="Commit your work on your branch first.",
+            instance_id=coder["id"],
+        )
+    return paths

@@ -1,0 +1,99 @@
+"""An instance's pull request: its branch pushed, the pull opened; from a reviewer it is the approval (seed 000)."""
+
+from typing import Annotated, cast
+
+from pydantic import Field
+
+from crewhall.app import Call
+from crewhall.errors import Forbidden
+from crewhall.families.crew.instance_rows import locked_row
+from crewhall.families.crew.model import InstanceId, InstanceRow
+from crewhall.families.crew.rules import LIVE, refuse_busy, refuse_status
+from crewhall.families.crew.site import refuse_elsewhere
+from crewhall.families.crew.tools import begin, carry_out, find_instance
+from crewhall.families.pulls.providers import host
+from crewhall.families.pulls.rules_scope import refuse_branch_paths
+from crewhall.families.pulls.tiers import tier_of
+from crewhall.families.review.callers import calling_instance, note_caller
+from crewhall.families.review.family import review
+from crewhall.families.review.model import RoundRow
+from crewhall.families.review.pull_steps import PULLING
+from crewhall.families.review.pull_target import changed_paths, find_base, pull_target
+from crewhall.outside.git import open_repository
+from crewhall.tool import Result
+
+Title = Annotated[str, Field(min_length=1, max_length=250)]
+Description = Annotated[str, Field(max_length=60_000, description="The pull request's text, in Markdown.")]
+
+
+class PullRequestOpened(Result):
+    pr_number: int
+    pr_url: str
+    branch_name: str
+
+
+@review.tool(
+    "create_pull_request",
+    changes=True,
+    pace="long",
+    outward=True,
+    who=("operator", "coding", "review", "planning"),
+    profiles=("coding", "review", "planning", "coordinator"),
+    notes=note_caller,
+    command="instance pull-request",
+)
+def create_pull_request(
+    call: Call,
+    title: Title,
+    description: Description,
+    base_branch: Annotated[str, Field(min_length=1, max_length=200)] | None = None,
+    instance_id: InstanceId | None = None,
+) -> PullRequestOpened:
+    """Push your branch and open its pull request; a reviewer approves so: the branch is that of the coder it reviews.
+
+    Calling it again returns the same pull request. Only the operator gives instance_id.
+    """
+    caller = calling_instance(call, instance_id, ("coding", "review", "planning"))
+    owner = _owner_of_branch(call, caller)
+    refuse_elsewhere(call.settings, owner)
+    if owner["status"] == "pr_created" and owner["pull_number"] is not None:
+        return _to_result(owner)
+    if tier_of(call) < 2:
+        raise Forbidden(
+            "tier 1 agents cannot create PRs; minimum tier is 2",
+            hint="Ask the operator to start the instance with tier 2.",
+            instance_id=caller["id"],
+        )
+    repo = open_repository(owner["repository_path"], call.stop)
+    target = pull_target(repo, call.settings)
+    with host(call, target.access) as there:
+        at = there.repository(target.remote.owner, target.remote.name)
+        base, base_commit = find_base(there, at, owner, base_branch)
+    paths = changed_paths(repo, owner, base, base_commit)
+    refuse_branch_paths(paths, call.settings["pulls.branch_deny"], call.settings["pulls.branch_allow"])
+    with call.begin_midway() as tx:
+        row = locked_row(tx, owner["id"])
+        refuse_busy(row["id"], [one["kind"] for one in tx.all("operations_on", subject=row["id"])])
+        refuse_status(row["id"], row["status"], LIVE, "given a pull request")
+        given = {"title": title, "description": description, "base_branch": base, "by": caller["id"]}
+        operation = begin(call, tx, PULLING, row, **given)
+    carry_out(call, operation)
+    call.note(commit=operation.data["pushed"], before=row["status"], after="pr_created")
+    return _to_result(find_instance(call, owner["id"]))
+
+
+def _owner_of_branch(call: Call, caller: InstanceRow) -> InstanceRow:
+    """The instance whose branch it is: of a reviewer, the coder that it reviews."""
+    if caller["type"] != "review":
+        return caller
+    found = cast(RoundRow | None, call.one("review_by", reviewer=caller["id"]))
+    if found is None:
+        raise Forbidden(
+            f"{caller['id']} reviews nothing", hint="Start it with request_review.", instance_id=caller["id"]
+        )
+    return find_instance(call, found["parent_instance"])
+
+
+def _to_result(row: InstanceRow) -> PullRequestOpened:
+    assert row["pull_number"] is not None and row["pull_url"] is not None
+    return PullRequestOpened(pr_number=row["pull_number"], pr_url=row["pull_url"], branch_name=row["branch"])
