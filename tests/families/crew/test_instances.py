@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from crewhall import config
 from crewhall.families.crew.run_directory import directories_below, run_directory
 from crewhall.families.crew.site import tmux_of
 from crewhall.identity import Credentials
@@ -44,6 +45,15 @@ def test_a_start_gives_worktree_session_token_and_agent(yard: Yard) -> None:
     assert servers["crewhall"]["env"]["CREWHALL_TOKEN"] == found["CREWHALL_TOKEN"]
     modes = {path.stat().st_mode & 0o777 for path in run_directory(yard.hub.settings, actor.instance).path.iterdir()}
     assert modes == {0o600}
+
+
+def test_a_command_in_the_session_finds_the_hall_by_the_hubs_own_variables(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MCP_DATABASE_PATH", yard.hub.settings.database)
+    found = yard.environment(yard.start())
+    assert found["CREWHALL_DATABASE_PATH"] == yard.hub.settings.database
+    assert config.load(found).database == yard.hub.settings.database
 
 
 @pytest.mark.parametrize(
