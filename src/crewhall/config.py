@@ -259,6 +259,11 @@ class Settings:
         return str(self["node.name"]) or (os.uname().nodename if self["database.url"] else "local")
 
     @property
+    def instances(self) -> Path:
+        """The run directories of this node's instances; each is there before its program starts."""
+        return self.home / "instances"
+
+    @property
     def database(self) -> str:
         """Where the hall is kept: a PostgreSQL URL, or the path of a SQLite file."""
         return str(self["database.url"] or Path(self["database.path"] or self.home / "hall.db").expanduser().absolute())

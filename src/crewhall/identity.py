@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -87,10 +87,13 @@ class Sender:
         with store.read() as tx:
             rows = tx.all("instances_alive", node=node)
         leaders = {ProcessId(row["pid"], row["process_started"]): row["id"] for row in rows}
+        self.instance = self._instance_of(leaders) if leaders else None
+        self.is_known = True
+
+    def _instance_of(self, leaders: Mapping[ProcessId, str]) -> str | None:
         pids = {leader.pid for leader in leaders}
         above = (identify_process(pid) for own in self._pids() for pid in lineage(own) if pid in pids)
-        self.instance = next((leaders[one] for one in above if one in leaders), None) if leaders else None
-        self.is_known = True
+        return next((leaders[one] for one in above if one is not None and one in leaders), None)
 
 
 @dataclass(frozen=True)

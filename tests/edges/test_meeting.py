@@ -104,6 +104,10 @@ def test_a_hub_gets_nothing_that_is_one_clients_alone() -> None:
     theirs |= {"CREWHALL_PULLS_GITHUB_URL": "u", "CREWHALL_PULLS_ALLOW": "*", "CREWHALL_PULLS_DRY_RUN": "1"}
     theirs |= {"CREWHALL_JUDGE_COMMAND": "evil", "CREWHALL_JUDGE_SKIP_PERMISSIONS": "1"}
     assert hub_environment(mine | theirs) == mine
+    assert hub_environment(mine | {"CLAUDE_CONFIG_DIR": "/c"}) == mine | {"CLAUDE_CONFIG_DIR": "/c"}
+    instance = {"CREWHALL_INSTANCE": "work-1-a1", "CREWHALL_STATE_FILE": "s", "CREWHALL_MCP_CONFIG": "m"}
+    instance |= {"CREWHALL_PORT": "1", "CREWHALL_PORT_2": "2", "CLAUDE_CONFIG_DIR": "/run/claude", "IS_SANDBOX": "1"}
+    assert hub_environment(mine | instance) == mine
 
 
 @pytest.mark.parametrize(

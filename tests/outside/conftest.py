@@ -1,6 +1,6 @@
+import os
 import secrets
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,9 +26,10 @@ def repo(tmp_path: Path, no_own_settings: None) -> GitRepository:
 
 @pytest.fixture
 def tmux(monkeypatch: pytest.MonkeyPatch) -> Iterator[Tmux]:
-    """A server of the test's own, in a short directory: a socket's path has about 100 characters at most."""
-    with tempfile.TemporaryDirectory(prefix="tmux-") as place:
-        monkeypatch.setenv("TMUX_TMPDIR", place)
-        server = Tmux(f"test-{secrets.token_hex(4)}")
-        yield server
-        subprocess.run(["tmux", "-L", server.name, "kill-server"], capture_output=True, timeout=20, check=False)
+    """A server of the test's own, whose socket is where the developer's TMUX_TMPDIR has no say."""
+    monkeypatch.delenv("TMUX_TMPDIR", raising=False)
+    server = Tmux(f"test-{secrets.token_hex(4)}")
+    yield server
+    monkeypatch.delenv("TMUX_TMPDIR", raising=False)
+    subprocess.run(["tmux", "-L", server.name, "kill-server"], capture_output=True, timeout=20, check=False)
+    Path(f"/tmp/tmux-{os.getuid()}", server.name).unlink(missing_ok=True)

@@ -110,6 +110,30 @@ def test_a_tree_ends_as_a_whole(family: Started) -> None:
     assert end_tree(root) == 0
 
 
+# In a tree that it ends: it starts a child, ends the tree from its root down, and waits.
+INSIDER = """
+import os, subprocess, time
+from crewhall.outside.processes import end_tree, identify
+child = subprocess.Popen(["sleep", "3602"])
+ended = end_tree(identify(os.getppid()))
+with open("part", "w") as file:
+    file.write(f"{ended} {os.getpid()} {child.pid}")
+os.replace("part", "told")
+time.sleep(600)
+"""
+
+
+def test_who_ends_its_own_tree_spares_itself_and_its_children(tmp_path: Path) -> None:
+    with running(["sh", "-c", '"$@"; true', "sh", sys.executable, "-c", INSIDER], cwd=tmp_path) as root:
+        ended, own, child = map(int, eventually(lambda: written(tmp_path / "told")).split())
+        try:
+            assert ended == 1 and root.wait(10) == -signal.SIGTERM
+            assert identify(own) and identify(child)
+        finally:
+            os.kill(own, signal.SIGKILL)
+            os.kill(child, signal.SIGKILL)
+
+
 def test_what_ignores_the_request_is_killed(stubborn: Started) -> None:
     root = known(stubborn.pid)
     all_of_it = tree(root)

@@ -90,6 +90,16 @@ def test_words_directory_and_environment_arrive_as_they_are(
     assert b"/elsewhere" not in Path(f"/proc/{server_pid(tmux)}/environ").read_bytes()
 
 
+def test_a_hub_with_another_directory_for_sockets_finds_the_same_server(
+    tmux: Tmux, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = tmux.start("ada", SLEEPER, "/")
+    assert tmux.attach_words("ada") == ("tmux", "-L", tmux.name, "attach-session", "-t", "=ada")
+    monkeypatch.setenv("TMUX_TMPDIR", str(tmp_path))
+    assert tmux.panes()["ada"].pid == pid and list(tmp_path.iterdir()) == []
+    assert tmux.attach_words("ada")[:4] == ("env", "-u", "TMUX_TMPDIR", "tmux")
+
+
 def test_a_single_word_is_a_program_and_no_shell_command(tmux: Tmux, tmp_path: Path) -> None:
     program = tmp_path / "my $program; true"
     program.write_text("#!/bin/sh\necho it ran\nread line\n")

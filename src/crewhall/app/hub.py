@@ -10,7 +10,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 from crewhall import identity
@@ -24,6 +23,7 @@ from crewhall.idempotency import run_once
 from crewhall.identity import Actor, Credentials
 from crewhall.journal import Journal
 from crewhall.meter import Meter
+from crewhall.outside.disk import has_entries
 from crewhall.presence import Presence
 from crewhall.stop import Stop
 from crewhall.store.calls import CallLog
@@ -48,6 +48,7 @@ class Hub:
         self.journal = Journal(self.store, self.clock)
         self.meter = Meter(tool.name for tool in registry.tools)
         self.presence = Presence()
+        self._run_directories = str(settings.instances)
         self._states: dict[State[Any], Any] = {}
         self._states_lock = threading.Lock()
         self.before_commit: Callable[[], None] = lambda: None
@@ -77,9 +78,7 @@ class Hub:
 
     def identify(self, credentials: Credentials) -> Actor:
         """The actor behind a request. Raises Unauthorized."""
-        if credentials.sender is not None and not self.presence.instances:
-            credentials = replace(credentials, sender=None)  # no instance lives here: a hall that hangs is not asked
-        elif credentials.sender is not None and not credentials.sender.is_known:
+        if credentials.sender is not None and not self.knows_sender(credentials):
             credentials.sender.trace(self.store, self.settings.node)
         if credentials.needs_no_look:
             return identity.OPERATOR
@@ -88,7 +87,14 @@ class Hub:
     def knows_sender(self, credentials: Credentials) -> bool:
         """Whether no process has to be searched for to identify a request: that may take some milliseconds."""
         sender = credentials.sender
-        return sender is None or sender.is_known or not self.presence.instances
+        return sender is None or sender.is_known or not self._may_have_instances()
+
+    def _may_have_instances(self) -> bool:
+        """Whether instances may live on this node; the hall itself is not asked, for it may hang.
+
+        Another hub may have started one just now: its run directory is there before its program runs.
+        """
+        return bool(self.presence.instances) or has_entries(self._run_directories)
 
     def call(
         self,

@@ -4,6 +4,7 @@ Directories that come and go: temporary ones, and the deletion of whole trees, n
     scratch()                   a `with` block with a temporary directory
     delete(path) -> None        refuse_mounts(path) -> None
     try_lock(path)              a `with` block that has the file's lock, or not
+    has_entries(path) -> bool   whether there is anything in a directory
 """
 
 import contextlib
@@ -56,6 +57,15 @@ def _take_lock(handle: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def has_entries(path: str) -> bool:
+    """Whether there is a directory with anything in it; it takes some microseconds."""
+    try:
+        with os.scandir(path) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return False
 
 
 def delete(path: str) -> None:

@@ -102,8 +102,8 @@ def tree(root: ProcessId) -> list[ProcessId]:
 def end_tree(root: ProcessId, grace_seconds: float = 2.0, stop: Stop | None = None) -> int:
     """End a process and its descendants: SIGTERM first, SIGKILL to those left after the grace. How many ended.
 
-    Our own process and pid 1 are spared. A child whose parent ends before it is seen escapes. Raises what `stop` does,
-    and then nothing is killed.
+    Our own process and pid 1 are spared, and all below ours unless that is the root. A child whose parent ends before
+    it is seen escapes. Raises what `stop` does, and then nothing is killed.
     """
     known: dict[ProcessId, None] = {root: None} if is_alive(root) else {}
     for number, seconds in ((signal.SIGTERM, grace_seconds), (signal.SIGKILL, AFTER_KILL)):
@@ -115,7 +115,8 @@ def _end_all(known: dict[ProcessId, None], number: signal.Signals, deadline: flo
     """Send the signal once to each process of the tree, also to new ones, until none lives or the time is over."""
     sent: set[ProcessId] = set()
     while True:
-        living = [one for one in _descendants(known) if one.pid not in (1, os.getpid())]
+        spared = (1, os.getpid())
+        living = [one for one in _descendants(known, spared) if one.pid not in spared]
         known.update(dict.fromkeys(living))
         is_news = False
         for one in living:
@@ -202,8 +203,8 @@ def _command_line(pid: int) -> str:
     return " ".join(word.decode("utf-8", "replace") for word in words)[:SHOWN]
 
 
-def _descendants(roots: Iterable[ProcessId]) -> list[ProcessId]:
-    """Those of the roots that live, and all below them."""
+def _descendants(roots: Iterable[ProcessId], spared: tuple[int, ...] = ()) -> list[ProcessId]:
+    """Those of the roots that live, and all below them; what is spared below a root is left out with all below it."""
     table = _facts()
     children: dict[int, list[int]] = defaultdict(list)
     for pid, fact in table.items():
@@ -212,7 +213,7 @@ def _descendants(roots: Iterable[ProcessId]) -> list[ProcessId]:
     queue = list(found)
     for pid in queue:  # which grows
         for child in children[pid]:
-            if child not in found:
+            if child not in found and child not in spared:
                 found[child] = table[child].process
                 queue.append(child)
     return list(found.values())

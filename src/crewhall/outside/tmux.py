@@ -7,9 +7,10 @@ Terminals that outlive a hub: sessions on a tmux server of the hall's own, with 
     tmux.capture("ada", 200) -> text        tmux.paste("ada", "Go on.")
     tmux.stream("ada", "/run/ada.log")      tmux.stop_stream("ada")         tmux.kill("ada") -> True
 
-The server is known by its name (`tmux -L NAME`) and reads tmux.conf beside this file, so a person's own server and
-settings play no part. A dead pane stays, with its last screen, until it is killed. Names of sessions are the caller's
-duty: letters, digits, `_` and `-` only, because tmux changes `.` and `:` and reads other characters as patterns.
+The server is known by its name (`tmux -L NAME`) and reads tmux.conf beside this file, so a person's own server,
+settings and variables play no part: hubs that are started in different environments find the same server. A dead pane
+stays, with its last screen, until it is killed. Names of sessions are the caller's duty: letters, digits, `_` and `-`
+only, because tmux changes `.` and `:` and reads other characters as patterns.
 
 A person who attaches may split a window. Text is then pasted into the pane that is active.
 """
@@ -33,6 +34,7 @@ MOST_BYTES = 16 * 1024 * 1024  # a full history of wide characters
 BEFORE_ENTER = 0.15  # seconds; Gemini CLI loses an Enter that comes sooner than 0.06 s after a paste
 TRIES = 10  # of a start, while another session's end takes the server with it
 PAUSE = 0.05  # seconds between two of them
+PERSONS = ("TMUX", "TMUX_PANE", "TMUX_TMPDIR")  # variables that lead to a person's own server
 NO_SERVER = re.compile("no server running|error connecting|lost server|server exited")
 NO_SESSION = re.compile("can't find (session|window|pane)|no current (session|target)|session not found")
 # With an escape in it, a text could end its own paste and press keys.
@@ -161,11 +163,12 @@ class Tmux:
         _check(self._run("pipe-pane", "-t", _target(session)), session)
 
     def attach_words(self, session: str) -> tuple[str, ...]:
-        """The command with which a person attaches to a session."""
-        return ("tmux", "-L", self.name, "attach-session", "-t", f"={session}")
+        """The command with which a person attaches to a session, wherever their own sockets are."""
+        elsewhere = ("env", "-u", "TMUX_TMPDIR") if "TMUX_TMPDIR" in os.environ else ()
+        return (*elsewhere, "tmux", "-L", self.name, "attach-session", "-t", f"={session}")
 
     def _run(self, *words: str, stdin: bytes = b"") -> Ended:
-        own = {key: value for key, value in os.environ.items() if key not in ("TMUX", "TMUX_PANE")}
+        own = {key: value for key, value in os.environ.items() if key not in PERSONS}
         call = ["tmux", "-u", "-L", self.name, "-f", CONFIG, *words]
         env = child_environment(own)
         return run(call, cwd="/", env=env, stdin=stdin, seconds=self.seconds, most_bytes=MOST_BYTES, called="tmux")

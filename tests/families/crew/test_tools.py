@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from crewhall import config
 from crewhall.errors import Failure
 from crewhall.identity import Credentials
 from tests.conftest import eventually
@@ -55,6 +56,11 @@ def test_an_instance_is_known_by_its_token_until_it_is_stopped(site: Site) -> No
     site.call("instance_stop", id=name)
     with pytest.raises(Failure, match="wrong, expired or revoked"):
         site.hub.identify(Credentials(token=token))
+
+
+def test_a_command_in_the_session_finds_the_hall_by_the_hubs_own_variables(site: Site) -> None:
+    found = site.received(site.start())["environment"]
+    assert config.load(found).database == site.hub.settings.database
 
 
 def test_calls_of_an_instance_are_in_the_log_under_its_id(site: Site) -> None:

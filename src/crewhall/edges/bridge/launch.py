@@ -13,6 +13,11 @@ from crewhall.errors import Failure
 LOG_BYTES = 10 * 1024 * 1024
 # What belongs to one client's session, and not to a hub that others will use.
 SESSIONS = ("CLAUDECODE", "CLAUDE_CODE_", "CLAUDE_PROJECT_DIR", "CODEX_", "GEMINI_CLI", "OPENCODE")
+# What the hall gave to an instance's program besides its token; where there is none, these are the person's.
+INSTANCES = (
+    *("CREWHALL_INSTANCE", "CREWHALL_STATE_FILE", "CREWHALL_MCP_CONFIG", "CREWHALL_PORT"),
+    *("CLAUDE_CONFIG_DIR", "IS_SANDBOX"),
+)
 
 
 class HubSource(Protocol):
@@ -125,7 +130,7 @@ def hub_environment(environ: Any) -> dict[str, str]:
     Tokens, hosts and scope of pulls, and how the judge is run, are for all clients: they are in config.toml.
     """
     own = ("CREWHALL_TOKEN", *CLIENT_VARIABLES)
-    theirs = (*SESSIONS, "CREWHALL_PULLS_", "CREWHALL_JUDGE_")
+    theirs = (*SESSIONS, "CREWHALL_PULLS_", "CREWHALL_JUDGE_", *(INSTANCES if "CREWHALL_INSTANCE" in environ else ()))
     return {name: value for name, value in environ.items() if name not in own and not name.startswith(theirs)}
 
 

@@ -18,7 +18,8 @@ from crewhall.edges.web.pages import make_link
 from crewhall.errors import Forbidden
 from crewhall.families.all import registry
 from crewhall.families.work.event.model import Event
-from crewhall.identity import OPERATOR, Credentials, Sender
+from crewhall.identity import OPERATOR, Actor, Credentials, Sender
+from crewhall.outside.disk import has_entries
 from crewhall.stop import Stop
 from crewhall.store.copy import backup, restore
 from crewhall.store.events import events_after, wait_for_event
@@ -34,6 +35,9 @@ def tool_descriptions() -> list[dict[str, Any]]:
 def serve_here(settings: Settings, say: Callable[[str], object], lock: int | None) -> int:
     from crewhall.edges.hub.serve import up  # it brings the web framework and MCP along, which a command has no use for
 
+    if lock is None and has_entries(str(settings.instances)):  # it prints a link that signs a browser in
+        with closing(_open_own(settings)) as store:
+            _refuse_instances(settings, "up", store)
     logs.set_up(settings["log.level"])
     up(settings, registry(), say, lock)
     return 0
@@ -51,7 +55,7 @@ def call_here(
     origin = Origin(client_directory(directory), variables=client_variables(os.environ))
     with closing(Hub(settings, registry())) as hub:
         # Who may read the hall's own files has the operator's token, which a command shows to a hub.
-        actor = hub.identify(_own_credentials(token))
+        actor = _identify_own(hub, token)
         actor = replace(actor, proof="token") if actor is OPERATOR else actor
         stop = Stop(hub.seconds_for(hub.registry.find(name)))
         answer = _unless_interrupted(
@@ -61,9 +65,16 @@ def call_here(
     return answer.body, answer.failure is None
 
 
-def _own_credentials(token: str | None) -> Credentials:
+def _identify_own(hub: Hub, token: str | None) -> Actor:
     """Who runs this command: the instance in whose session it runs, the token's agent, or the operator."""
-    return Credentials(token=token, is_local=token is None, sender=Sender(lambda: [os.getpid()]))
+    sender = _trace_own(hub.store, hub.settings)
+    return hub.identify(Credentials(token=token, is_local=token is None, sender=sender))
+
+
+def _trace_own(store: Store, settings: Settings) -> Sender:
+    sender = Sender(lambda: [os.getpid()])
+    sender.trace(store, settings.node)
+    return sender
 
 
 def _unless_interrupted(stop: Stop, work: Callable[[], dispatch.CallResult]) -> dispatch.CallResult:
@@ -109,7 +120,7 @@ def watch_here(
     Raises CursorExpired.
     """
     with closing(Hub(settings, registry())) as hub:
-        hub.identify(_own_credentials(token))
+        _identify_own(hub, token)
         cursor = newest_event(hub.store) if after is None else after
         while True:
             with hub.store.read() as tx:
@@ -134,7 +145,7 @@ def refuse_agents(settings: Settings, command: str, token: str | None) -> None:
     if token is None:
         return
     with closing(Hub(settings, registry())) as hub:
-        actor = hub.identify(_own_credentials(token))
+        actor = _identify_own(hub, token)
     if actor.kind != "operator":
         raise Forbidden(
             f"{command} is for the operator, and CREWHALL_TOKEN is that of {actor.id}",
@@ -144,12 +155,10 @@ def refuse_agents(settings: Settings, command: str, token: str | None) -> None:
 
 def _refuse_instances(settings: Settings, command: str, store: Store) -> None:
     """Raise Forbidden when this process belongs to an instance, whatever tokens it can read."""
-    sender = _own_credentials(None).sender
-    assert sender is not None
-    sender.trace(store, settings.node)
-    if sender.instance is not None:
+    instance = _trace_own(store, settings).instance
+    if instance is not None:
         raise Forbidden(
-            f"{command} is for the operator, and this process belongs to {sender.instance}",
+            f"{command} is for the operator, and this process belongs to {instance}",
             hint="Run it in a terminal of your own, outside the instance's session.",
         )
 

@@ -10,8 +10,8 @@ from crewhall.app import Hub
 from crewhall.config import Settings
 from crewhall.edges.http.guard import cookie_name, credentials
 from crewhall.edges.hub.dispatch import Dispatcher
-from crewhall.errors import NotFound, Unauthorized
-from crewhall.identity import LINK_MS, hash_of, make_token
+from crewhall.errors import Forbidden, NotFound, Unauthorized
+from crewhall.identity import LINK_MS, Credentials, hash_of, make_token
 from crewhall.store.events import DAY_MS
 from crewhall.store.transaction import Tx
 
@@ -40,6 +40,7 @@ class Pages:
         key = request.query_params.get("key")
         who = credentials(request.scope, self.dispatcher.hub.settings)
         if key is not None and request.method == "GET":
+            await self._refuse_instances(who)
             signed_in = await self._sign_in(key, cookie_name(request.scope))
             # A link that was clicked twice, in a browser that is signed in, is no reason to send it away.
             if signed_in is not None or who.cookie is None:
@@ -49,6 +50,15 @@ class Pages:
         except Unauthorized:
             return _file("welcome.html", 401)
         return _file("hall.html")
+
+    async def _refuse_instances(self, who: Credentials) -> None:
+        """Raise Forbidden when a process of an instance opens a link: it is for the operator's browser."""
+        actor = await self.dispatcher.actor(Credentials(is_local=True, sender=who.sender))
+        if actor.instance is not None:
+            raise Forbidden(
+                f"the link is for the operator, and this process belongs to {actor.instance}",
+                hint="Open it in a browser of your own, outside the instance's session.",
+            )
 
     async def _asset(self, request: Request) -> Response:
         if request.path_params["name"] not in ASSETS:

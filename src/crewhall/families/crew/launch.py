@@ -33,8 +33,8 @@ def write_files(settings: Settings, row: InstanceRow, *, resumes: bool) -> str:
     prompt = RESUMED if resumes and runtime.resume else first_message(row)
     place.write("prompt.md", prompt)
     bridge = by_bridge(settings, None, None, row["worktree"])
-    own = {"CREWHALL_TOKEN": token, "CLAUDEOPS_TIER": str(row["tier"])}
-    entry = {"command": bridge.words[0], "args": list(bridge.words[1:]), "env": {**bridge.variables, **own}}
+    own = {**bridge.variables, "CREWHALL_TOKEN": token, "CLAUDEOPS_TIER": str(row["tier"])}
+    entry = {"command": bridge.words[0], "args": list(bridge.words[1:]), "env": own}
     place.write("mcp.json", json.dumps({"mcpServers": {"crewhall": entry}}, indent=1))
     spec = _spec(settings, row, runtime, place, prompt, own, resumes)
     if runtime.state == "claude":

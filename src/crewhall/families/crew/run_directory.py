@@ -88,13 +88,13 @@ class RunDirectory:
 def directories_below(settings: Settings) -> list[Path]:
     """The run directories that there are on this machine."""
     with contextlib.suppress(FileNotFoundError):
-        return sorted(one for one in (settings.home / "instances").iterdir() if one.is_dir())
+        return sorted(one for one in settings.instances.iterdir() if one.is_dir())
     return []
 
 
 def run_directory(settings: Settings, instance_id: str) -> RunDirectory:
     """The run directory of an instance."""
-    return RunDirectory(settings.home / "instances" / instance_id)
+    return RunDirectory(settings.instances / instance_id)
 
 
 @contextlib.contextmanager
