@@ -84,7 +84,8 @@ def git(
 def refusal(ended: Ended, doing: str, hint: str = "See what git says, put that right, and try again.") -> Failure:
     """Git's own words as a failure."""
     lines = [line for line in ended.err.decode("utf-8", "replace").splitlines() if line.strip()]
-    told = next((line for line in reversed(lines) if line.startswith(("fatal:", "error:"))), " ".join(lines[-1:]))
+    complaints = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:]
+    told = "; ".join(dict.fromkeys([*complaints[:1], *complaints[-1:]]))
     return InvalidState(f"git could not {doing}: {told or f'exit code {ended.code}'}", hint=hint)
 
 
