@@ -129,6 +129,19 @@ def test_a_repository_on_a_full_disk_is_left_as_it_was(tmp_path: Path) -> None:
     with_own_mounts(fill_repository_disk, tmp_path, [*range(0, 12, size(3, 1)), 30])
 
 
+def fill_home(directory: Path, pages: list[int]) -> None:
+    mount_small(directory / "home", 1000)
+    with site_at(directory, directory / "home") as site:
+        found = sweep(site, directory / "home", pages)
+        expected = {spare: "refused" if spare < 3 else "ended" if spare < 6 else "alive" for spare in pages}
+        assert found == expected
+
+
+def test_a_hall_without_room_starts_nothing_it_could_not_follow(tmp_path: Path) -> None:
+    """Room is missing for the files of the hub, then for the records of the launcher."""
+    with_own_mounts(fill_home, tmp_path, [*range(0, 6, size(2, 1)), 20])
+
+
 def abandon_without_room(directory: Path) -> None:
     mount_small(directory / "site", 1000)
     with site_at(directory, directory / "home") as site:
