@@ -17,6 +17,7 @@ from crewhall.bounded import Limit, Offset, page
 from crewhall.config import Settings
 from crewhall.errors import Failure, Forbidden, InvalidInput, NotFound
 from crewhall.families.crew.delivery import note_delivery, put_in_inbox
+from crewhall.families.crew.base import choose_base
 from crewhall.families.crew.family import crew
 from crewhall.families.crew.instance_rows import locked_row
 from crewhall.families.crew.model import (
@@ -96,9 +97,9 @@ def instance_start(
     refuse_unproven(call)
     refuse_missing("tmux", "an instance")
     runtime_named(call.settings, runtime)
-    repo = open_repository(_repository_path(call, repository_path), call.stop)
-    base = base_branch or repo.current_branch()
-    _refuse_base(repo, base)
+    path = _repository_path(call, repository_path)
+    repo = open_repository(path, call.stop)
+    base = choose_base(repo, path, base_branch)
     fields = {
         "type": type,
         "runtime": runtime,
@@ -144,11 +145,6 @@ def _repository_path(call: Call, given: str | None) -> str:
             "it is not known in which repository", hint="Give repository_path, as an absolute path of this machine."
         )
     return path
-
-
-def _refuse_base(repo: GitRepository, base: str) -> None:
-    if repo.commit_of(base) is None:
-        raise InvalidInput(f"{repo.root} has no branch or commit '{base}'", hint="Name one that `git branch` shows.")
 
 
 def _begin_start(
