@@ -1,13 +1,15 @@
 """Repositories of every shape: an instance lives in it and leaves nothing, or is refused with a hint."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from crewhall.errors import Failure
 from tests.families.crew.conftest import Site
 from tests.families.crew.odd_repositories import live, start
-from tests.outside.repos import change, commit, git
+from tests.outside.repos import change, commit, git, refs
 
 pytestmark = pytest.mark.slow
 
@@ -104,6 +106,14 @@ def test_a_detached_head_is_a_base_by_its_commit(site: Site, given: dict[str, st
     assert live(site, **given)["base_branch"] == head
 
 
+def test_a_base_that_moves_on_keeps_no_empty_branch(site: Site) -> None:
+    made = start(site)
+    change(site.repository / "file-0", "meanwhile")
+    commit(site.repository, "meanwhile")
+    site.call("instance_abandon", id=made["instance_id"])
+    assert list(refs(site.repository)) == ["refs/heads/main"]
+
+
 def test_in_a_persons_own_worktree_its_branch_is_the_base(site: Site, tmp_path: Path) -> None:
     own = tmp_path / "own"
     git(site.repository, "worktree", "add", "-q", "-b", "feature", str(own))
@@ -115,3 +125,49 @@ def test_in_a_persons_own_worktree_its_branch_is_the_base(site: Site, tmp_path: 
     assert Path(made["worktree_path"]).parent == Path(f"{site.repository}-worktrees")
     site.call("instance_abandon", id=made["instance_id"])
     assert git(own, "status", "--porcelain") == "" and "feature" in git(own, "branch", "--show-current")
+
+
+# Names that are taken
+
+
+def test_names_that_a_person_has_are_skipped(site: Site) -> None:
+    head = git(site.repository, "rev-parse", "HEAD")
+    names = [f"work-trial-a{number}" for number in range(1, 2001)] + ["work-trial-ab", "work-trial-a7-x"]
+    (site.repository / ".git" / "packed-refs").write_text(
+        "# pack-refs with: peeled fully-peeled sorted \n"
+        + "".join(f"{head} refs/heads/{name}\n" for name in sorted(names))
+    )
+    assert start(site)["instance_id"] == "work-trial-a2001"
+    git(site.repository, "branch", "Work-TRIAL-A2002")  # the same name to some disks
+    git(site.repository, "branch", "work-trial-a2003/part")
+    home = Path(f"{site.repository}-worktrees")
+    (home / "work-trial-a2004").mkdir()
+    (home / "work-trial-a2004" / "mine").touch()
+    git(site.repository, "worktree", "add", "-q", "--detach", str(home / "work-trial-a2005"))
+    before = refs(site.repository)
+    made = start(site)
+    assert made["instance_id"] == "work-trial-a2006"
+    site.call("instance_abandon", id=made["instance_id"])
+    assert refs(site.repository) == before and (home / "work-trial-a2004" / "mine").exists()
+
+
+def put_files(root: Path, path: Path) -> None:
+    path.mkdir(parents=True)
+    (path / "mine").write_text("mine")
+
+
+def put_worktree(root: Path, path: Path) -> None:
+    git(root, "worktree", "add", "-q", "--detach", str(path))
+    (path / "mine").write_text("mine")
+
+
+@pytest.mark.parametrize("put", [put_files, put_worktree])
+def test_a_path_that_a_person_takes_meanwhile_is_left_alone(site: Site, put: Callable[[Path, Path], None]) -> None:
+    path = Path(f"{site.repository}-worktrees") / "work-trial-a1"
+    site.hub.journal.at = lambda point: put(site.repository, path) if point == "worktree begins" else None
+    with pytest.raises(Failure) as refused:
+        start(site)
+    assert refused.value.code == "CONFLICT" and refused.value.hint and (path / "mine").read_text() == "mine"
+    left = site.leftovers()
+    assert (left["rows"], left["operations"], left["agents"], left["runs"]) == ([], [], [], [])
+    assert left["refs"] == "refs/heads/main"
