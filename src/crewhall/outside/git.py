@@ -42,6 +42,12 @@ OWN_WAYS = {
 }
 EXPLICIT = ["-c", "safe.bareRepository=explicit"]  # once we know it, it is never looked for
 SETTINGS = [word for name, value in OWN_WAYS.items() for word in ("-c", f"{name}={value}")]
+NO_REPOSITORY = "Name a directory in a git repository; `git init` and a first commit make one."
+STRANGE = b"dubious ownership"
+STRANGERS = (
+    "Another user owns it, and its configuration can run programs. If you trust it, run "
+    "`git config --global --add safe.directory PATH` with its path, as the hall's user."
+)
 AUTHOR = {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
@@ -219,17 +225,15 @@ def _facts(path: str, stop: Stop | None) -> list[str]:
     return answers if len(answers) == len(FACTS) else [_rev_parse(path, [question], stop) for question in FACTS]
 
 
-def _rev_parse(path: str, questions: Sequence[str], stop: Stop | None) -> str:
-    ended = git(["rev-parse", *questions], cwd=path, stop=stop)
-    if ended.code != 0:
-        raise refusal(
-            ended, f"open {path}", "Name a directory in a git repository; `git init` and a first commit make one."
-        )
 def git_dir_at(path: str, stop: Stop | None = None) -> str:
     """The git directory of the worktree that a directory is in. Raises InvalidState when there is none."""
     return os.path.realpath(_rev_parse(path, ["--absolute-git-dir"], stop))
 
 
+def _rev_parse(path: str, questions: Sequence[str], stop: Stop | None) -> str:
+    ended = git(["rev-parse", *questions], cwd=path, stop=stop)
+    if ended.code != 0:
+        raise refusal(ended, f"open {path}", STRANGERS if STRANGE in ended.err else NO_REPOSITORY)
     return os.fsdecode(ended.out.removesuffix(b"\n"))
 
 
