@@ -20,6 +20,7 @@ SERVER = get_context("forkserver")
 SERVER.set_forkserver_preload(
     [
         *("tests.contract.line_process", "tests.contract.migration_process", "tests.families.pulls.test_settle"),
+        "tests.families.crew.test_odd_disks",
         *("tests.families.work.test_workspace_crash", "tests.outside.test_removal", "tests.test_journal_walk"),
     ]
 )

@@ -188,18 +188,6 @@ def ignored_repository(repo: GitRepository, tree: Path) -> Path:
     return tree
 
 
-def submodule(repo: GitRepository, tree: Path) -> Path:
-    source = make_repository(tree.parent.parent / "lib")
-    git(tree, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", source.root, "lib")
-    return tree
-
-
-def submodule_put_away(repo: GitRepository, tree: Path) -> Path:
-    submodule(repo, tree)
-    git(tree, "submodule", "--quiet", "deinit", "--force", "lib")
-    return tree
-
-
 def worktree_inside(repo: GitRepository, tree: Path) -> Path:
     add_worktree(repo, str(tree / "inner"), "inner", "main")
     return tree
@@ -215,8 +203,6 @@ REASONS: list[tuple[Callable[[GitRepository, Path], Path], str]] = [
     (behind_a_link, "not a worktree"),
     (nested_repository, "the first at .*vendor/lib"),
     (ignored_repository, "the first at .*build/deps"),
-    (submodule, "the first at .*lib"),
-    (submodule_put_away, "the first at .*modules"),
     (worktree_inside, "the first at .*inner"),
 ]
 

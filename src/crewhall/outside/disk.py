@@ -3,11 +3,13 @@ Directories that come and go: temporary ones, and the deletion of whole trees, n
 
     scratch()                   a `with` block with a temporary directory
     delete(path) -> None        refuse_mounts(path) -> None
+    room_hint(*paths) -> str    what to do when a disk is full
     try_lock(path)              a `with` block that has the file's lock, or not
     has_entries(path) -> bool   whether there is anything in a directory
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -21,6 +23,7 @@ from crewhall.paths import is_below
 
 MOUNTS = "/proc/self/mountinfo"
 TRIES = 3  # others may write or delete in a tree meanwhile
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextlib.contextmanager
@@ -35,6 +38,18 @@ def scratch() -> Iterator[str]:
         ) from None
     with made as path:
         yield path
+
+
+def room_hint(*paths: str) -> str:
+    """Which of these directories, that need not be there yet, has the least room on its disk, and what to do."""
+    free, path = min((shutil.disk_usage(_existing(path)).free, path) for path in paths)
+    return f"The disk of {path} has {free // 1000} kB free. Make room, then try again."
+
+
+def _existing(path: str) -> str:
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return path
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 A git repository, asked and changed by the git command.
 
     open_repository(path, stop=None, seconds=300) -> GitRepository(root, git_dir, stop, seconds)
-        .current_branch() -> str            .commit_of(rev) -> str | None       .branch_exists(name) -> bool
+        .current_branch(env) -> str         .commit_of(rev) -> str | None       .branch_exists(name) -> bool
         .refuse_bad_branch(name) -> None    .git(*words, …) -> Ended            .text(*words, …) -> str
     version() -> (2, 39)                    lock(repo)                          a `with` block alone in the repository
 
@@ -42,6 +42,12 @@ OWN_WAYS = {
 }
 EXPLICIT = ["-c", "safe.bareRepository=explicit"]  # once we know it, it is never looked for
 SETTINGS = [word for name, value in OWN_WAYS.items() for word in ("-c", f"{name}={value}")]
+NO_REPOSITORY = "Name a directory in a git repository; `git init` and a first commit make one."
+STRANGE = b"dubious ownership"
+STRANGERS = (
+    "Another user owns it, and its configuration can run programs. If you trust it, run "
+    "`git config --global --add safe.directory PATH` with its path, as the hall's user."
+)
 AUTHOR = {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
@@ -82,9 +88,10 @@ def git(
 
 
 def refusal(ended: Ended, doing: str, hint: str = "See what git says, put that right, and try again.") -> Failure:
-    """Git's own words as a failure."""
+    """Git's own words as a failure: its first complaint, which is the cause, and its last."""
     lines = [line for line in ended.err.decode("utf-8", "replace").splitlines() if line.strip()]
-    told = next((line for line in reversed(lines) if line.startswith(("fatal:", "error:"))), " ".join(lines[-1:]))
+    complaints = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:]
+    told = "; ".join(dict.fromkeys([*complaints[:1], *complaints[-1:]]))
     return InvalidState(f"git could not {doing}: {told or f'exit code {ended.code}'}", hint=hint)
 
 
@@ -136,14 +143,14 @@ class GitRepository:
             raise refusal(ended, words[0])
         return os.fsdecode(ended.out.removesuffix(b"\n"))
 
-    def current_branch(self) -> str:
-        """The branch that the main worktree is on; its commit when that is detached.
+    def current_branch(self, env: Mapping[str, str] | None = None) -> str:
+        """The branch that the main worktree is on, or the one whose GIT_DIR is in `env`; its commit when detached.
 
         Raises InvalidInput when its name is not text.
         """
-        ended = self.git("symbolic-ref", "--quiet", "--short", "HEAD")
+        ended = self.git("symbolic-ref", "--quiet", "--short", "HEAD", env=env)
         if ended.code != 0:
-            return self.text("rev-parse", "HEAD")
+            return self.text("rev-parse", "HEAD", env=env)
         return _real_text(os.fsdecode(ended.out.removesuffix(b"\n")), f"the branch that {self.root} is on")
 
     def commit_of(self, rev: str, env: Mapping[str, str] | None = None) -> str | None:
@@ -218,12 +225,15 @@ def _facts(path: str, stop: Stop | None) -> list[str]:
     return answers if len(answers) == len(FACTS) else [_rev_parse(path, [question], stop) for question in FACTS]
 
 
+def git_dir_at(path: str, stop: Stop | None = None) -> str:
+    """The git directory of the worktree that a directory is in. Raises InvalidState when there is none."""
+    return os.path.realpath(_rev_parse(path, ["--absolute-git-dir"], stop))
+
+
 def _rev_parse(path: str, questions: Sequence[str], stop: Stop | None) -> str:
     ended = git(["rev-parse", *questions], cwd=path, stop=stop)
     if ended.code != 0:
-        raise refusal(
-            ended, f"open {path}", "Name a directory in a git repository; `git init` and a first commit make one."
-        )
+        raise refusal(ended, f"open {path}", STRANGERS if STRANGE in ended.err else NO_REPOSITORY)
     return os.fsdecode(ended.out.removesuffix(b"\n"))
 
 

@@ -13,6 +13,7 @@ The caller removes an old `go` before the start; the launcher removes the old re
 """
 
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -22,7 +23,8 @@ from typing import Any
 
 TICK = 0.02  # seconds between two looks for `go`, or at the setup
 GRACE = 2.0  # seconds from the request to a setup to end, until it is killed
-RECORDS = ("started.json", "ended.json", "setup.json")
+RECORDS = ("ended.json", "setup.json", "started.json")
+ROOM = 4096  # bytes that a record may need
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 SURVIVED = (*PASSED_ON, signal.SIGINT, signal.SIGQUIT)
 # Python ignores the first two of these, and tmux 3.3 the others; a program would inherit that.
@@ -44,10 +46,12 @@ class Launcher:
         """Go through all steps; the exit code for the terminal."""
         for number in SURVIVED:
             signal.signal(number, self._pass_on)  # a handler: an ignored signal would be inherited by the program
-        for name in RECORDS:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(self._spec["run_directory"], name))
-        self._write("launcher.json", {"pid": os.getpid()})
+        try:
+            for name in RECORDS:
+                self._reserve(name)
+            self._write("launcher.json", {"pid": os.getpid()})
+        except OSError as error:
+            return self._give_up(f"{self._spec['run_directory']} can't be written to: {error.strerror}")
         if not self._wait_for_release():
             self._write("ended.json", {"how": "not released", "signal": self._signal or None, "at": _now()})
             return 128 + self._signal if self._signal else NOT_RELEASED
@@ -123,10 +127,7 @@ class Launcher:
         try:
             pid = self._start(self._spec["argv"], leads=False)
         except OSError as error:
-            message = f"{self._spec['argv'][0]}: {error.strerror}"
-            _say(f"crewhall: {message}")
-            self._write("ended.json", {"how": "not found", "code": NOT_FOUND, "message": message, "at": _now()})
-            return NOT_FOUND
+            return self._give_up(f"{self._spec['argv'][0]}: {error.strerror}")
         self._write("started.json", {"pid": pid, "at": _now()})
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         self._child = None
@@ -134,6 +135,13 @@ class Launcher:
         record = {"how": how, "code": code if code >= 0 else None, "signal": number, "at": _now()}
         self._write("ended.json", record)
         return code if code >= 0 else 128 - code
+
+    def _give_up(self, message: str) -> int:
+        """Record that no program was started, as far as that can be; the exit code for the terminal."""
+        _say(f"crewhall: {message}")
+        with contextlib.suppress(OSError):
+            self._write("ended.json", {"how": "not found", "code": NOT_FOUND, "message": message, "at": _now()})
+        return NOT_FOUND
 
     def _start(self, words: list[str], *, leads: bool) -> int:
         """The pid of a new child once it is the wanted program. Raises OSError with the reason if it can't be.
@@ -179,13 +187,28 @@ class Launcher:
     def _environment(self) -> dict[str, str]:
         return {"TERM": os.environ.get("TERM", "dumb"), **self._spec["environment"]}
 
+    def _reserve(self, name: str) -> None:
+        """Remove an old record, and take the room for a new one: no disk that fills up later ends us over it."""
+        path = os.path.join(self._spec["run_directory"], name)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        if name != "setup.json" or self._spec.get("setup"):
+            self._fill(f"{path}.new", b" " * ROOM)
+
     def _write(self, name: str, record: dict[str, Any]) -> None:
         """Write a record whole or not at all."""
         path = os.path.join(self._spec["run_directory"], name)
-        descriptor = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump(record, file)
+        self._fill(f"{path}.new", json.dumps(record).encode())
         os.replace(f"{path}.new", path)
+
+    def _fill(self, path: str, data: bytes) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            if os.write(descriptor, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.ftruncate(descriptor, len(data))
+        finally:
+            os.close(descriptor)
 
 
 def _take_terminal() -> None:

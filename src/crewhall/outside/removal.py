@@ -19,6 +19,7 @@ from crewhall.errors import Conflict, InvalidState
 from crewhall.outside.disk import delete, refuse_mounts
 from crewhall.outside.git import GitRepository, lock
 from crewhall.outside.saving import git_dir_of, is_kept, keep_under, namespace, save_staged, save_work
+from crewhall.outside.submodules import module_dirs, module_of, repositories_below, save_modules
 from crewhall.outside.worktrees import GitWorktree, at, clear_half_made, forget, trash_of, true_path, worktrees
 from crewhall.paths import is_below
 
@@ -40,12 +41,12 @@ def remove_worktree(
 ) -> Removed:
     """Take a worktree away, with its branch if `delete_branch`, after saving what nothing else keeps.
 
-    Work goes under `ref_prefix`, the branch's tip under `ref_prefix-branch`; what git ignores is not saved. Doing it
-    twice is fine, and so is a directory that is gone. A branch that is in use elsewhere stays, and so does a parent
-    directory unless it is one for worktrees. Raises InvalidState, and changes nothing, for the main worktree, one that
-    is locked, one with a repository, a mounted disk, a live process or something unreadable inside, and a directory
-    that is no worktree of this repository; InvalidState as well, with all of it still there, when somebody goes on
-    writing in it; Conflict when the branch moves meanwhile.
+    Work goes under `ref_prefix`, the branch's tip under `ref_prefix-branch`, submodules' `-submodule-<name>`;
+    what git ignores is not saved. Doing it twice is fine, and so is a directory that is gone. A branch that is in use
+    elsewhere stays, and so does a parent directory unless it is one for worktrees. Raises InvalidState, and changes
+    nothing, for the main worktree, one that is locked, one with a repository that is no submodule, a mounted disk, a
+    live process or something unreadable inside, and a directory that is no worktree of this repository; InvalidState
+    as well, with all of it still there, when somebody goes on writing in it; Conflict when the branch moves meanwhile.
     """
     path = true_path(path)
     with lock(repo) as alone:
@@ -85,12 +86,9 @@ def _refuse(repo: GitRepository, path: str, there: GitWorktree | None) -> None:
 
 
 def _refuse_nested(path: str, git_dir: str) -> None:
-    """Repositories inside have commits of their own, which no ref of ours could keep."""
-    modules = os.path.join(git_dir, "modules")
-    walk = os.walk(path, onerror=_refuse_unread)
-    nested = [top for top, names, files in walk if top != path and (".git" in names or ".git" in files)]
-    if os.path.isdir(modules) and os.listdir(modules):
-        nested.append(modules)
+    """Repositories inside have commits of their own, which are saved for submodules only."""
+    modules = module_dirs(git_dir)
+    nested = [top for top in repositories_below(path, _refuse_unread) if module_of(top) not in modules]
     if nested:
         raise InvalidState(
             f"{path} has {len(nested)} repositories of its own inside, the first at {nested[0]}",
@@ -184,11 +182,18 @@ class _Keeping:
 
     def save(self, where: str) -> bool:
         """Save what is in a directory now; whether that was new."""
-        return self._keep(save_work(self.repo, where, self.ref, self.message, self.doomed, self.git_dir).ref)
+        is_new = self._keep_modules(where)
+        saved = save_work(self.repo, where, self.ref, self.message, self.doomed, self.git_dir)
+        return self._keep(saved.ref) or is_new
 
     def save_staged(self) -> None:
         if self.git_dir:
+            self._keep_modules(None)
             self._keep(save_staged(self.repo, self.git_dir, self.ref, self.message, self.doomed).ref)
+
+    def _keep_modules(self, where: str | None) -> bool:
+        refs = save_modules(self.repo, where, self.git_dir, self.ref, self.message) if self.git_dir else []
+        return sum(self._keep(ref) for ref in refs) > 0
 
     def _keep(self, ref: str | None) -> bool:
         is_new = ref is not None and ref not in self.refs

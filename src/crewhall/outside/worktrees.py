@@ -10,12 +10,14 @@ How one is taken away is in removal.py.
 import contextlib
 import errno
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from crewhall.errors import Conflict, Failure, InvalidInput, InvalidState, NotFound
-from crewhall.outside.disk import delete
+from crewhall.outside.disk import FULL, delete, room_hint
 from crewhall.outside.git import GitRepository, lock, pause, refusal, version
+from crewhall.outside.run import Ended
 from crewhall.outside.saving import git_dir_of
 
 HALF_MADE = "initializing"  # git's own lock on a worktree that it is making
@@ -23,6 +25,7 @@ SINCE_NULS = (2, 36)
 LOOKS = 10
 TRASH = ".crewhall-removed"  # how a directory ends that waits for its deletion
 MOST_NAME = 255  # bytes of a file's name
+UNWRITTEN = re.compile(b"(unable to|couldn't|could not) write|write error|No space left|quota exceeded")
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,9 @@ def _plainly(path: str) -> Iterator[None]:
         told = f"{path} can't be made: {error.strerror or error}"
         if error.errno == errno.ENAMETOOLONG:
             raise InvalidInput(told, hint="Choose a shorter path.") from None
-        raise InvalidState(told, hint="Choose a path in a directory that the hall can write to.") from None
+        home = os.path.dirname(path)
+        writable = f"Make {home} a directory that the hall can write to, or a link to one."
+        raise InvalidState(told, hint=room_hint(home) if error.errno in FULL else writable) from None
 
 
 def _refuse_in_the_making(there: GitWorktree, may_be_ours: bool) -> None:
@@ -220,12 +225,19 @@ def _add(repo: GitRepository, path: str, branch: str, base: str) -> Added:
         delete(trash_of(path))
         ended = repo.git("worktree", "add", "--quiet", *start)
         if ended.code != 0:
-            raise refusal(ended, f"make the worktree {path}", "Nothing was made. Put right what git says.")
+            raise _add_failure(repo, ended, path)
     except BaseException:
         calm = replace(repo, stop=None)  # the caller may have given up; what was begun is still cleared away
         _undo(calm, path, missing, was_empty, (branch, commit) if is_new else None)
         raise
     return Added(branch_is_new=is_new)
+
+
+def _add_failure(repo: GitRepository, ended: Ended, path: str) -> Failure:
+    """Git's words; it often keeps it to itself that a disk is full."""
+    is_unwritten = UNWRITTEN.search(ended.err)
+    hint = room_hint(os.path.dirname(path), repo.git_dir) if is_unwritten else "Fix what git says, then try again."
+    return refusal(ended, f"make the worktree {path}", f"Nothing was made. {hint}")
 
 
 def _missing_parents(path: str) -> list[str]:

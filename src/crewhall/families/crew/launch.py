@@ -1,6 +1,7 @@
 """What an instance's program is started with: token, MCP config, prompt, settings and the launcher's spec."""
 
 import json
+import os
 import secrets
 from collections.abc import Mapping
 from functools import partial
@@ -18,6 +19,7 @@ from crewhall.outside.clients.by_bridge import by_bridge
 from crewhall.outside.environment import program_environment
 from crewhall.outside.just import recipe_words, recipes
 from crewhall.outside.launch_spec import LaunchSpec, write_spec
+from crewhall.paths import is_below
 from crewhall.store.sql import text_of
 
 OWN_PROMPTS = ".crewhall/prompts"  # in a repository, files that replace the hall's own
@@ -105,7 +107,8 @@ def first_message(row: InstanceRow) -> str:
 def _own_prompt(row: InstanceRow) -> str | None:
     """The text that the repository has for this type. Raises InvalidState when it is too long or no text."""
     path = Path(row["worktree"], OWN_PROMPTS, f"{row['type']}.md")
-    if not path.resolve().is_relative_to(Path(row["worktree"]).resolve()) or not path.is_file():
+    real = os.path.realpath(path)  # unlike Path.resolve it takes a link to itself
+    if not is_below(real, os.path.realpath(row["worktree"])) or not os.path.isfile(real):
         return None
     with plainly(path), path.open("rb") as file:
         data = file.read(PROMPT_BYTES + 1)

@@ -49,7 +49,8 @@ def slug(title: str) -> str:
 
 def numbered_id(stem: str, taken: list[str]) -> str:
     """The id with this stem whose number is after all that were given out; numbers that no id can have don't count."""
-    numbers = {int(one.rpartition("-a")[2]) for one in taken if re.fullmatch(rf"{re.escape(stem)}-a[0-9]{{1,6}}", one)}
+    pattern = re.compile(rf"{re.escape(stem)}-a([0-9]{{1,6}})", re.IGNORECASE)
+    numbers = {int(found[1]) for found in map(pattern.fullmatch, taken) if found}
     following = max(numbers, default=0) + 1
     if following > MOST_NUMBER:  # somebody has a branch of that name
         following = next(number for number in range(1, MOST_NUMBER) if number not in numbers)

@@ -38,7 +38,7 @@ from crewhall.families.crew.model import InstanceRow, Status
 from crewhall.families.crew.run_directory import run_directory
 from crewhall.families.crew.site import end_session, has_session, is_running, tmux_of
 from crewhall.journal import BEGUN, Happened, Journal, Operation, Step
-from crewhall.outside.git import open_repository
+from crewhall.outside.git import GitRepository, open_repository
 from crewhall.outside.launch_spec import launcher_words
 from crewhall.outside.processes import ProcessId, identify, is_alive
 from crewhall.outside.removal import remove_worktree
@@ -91,10 +91,17 @@ def bring_back_worktree(row: InstanceRow, stop: Stop | None = None) -> None:
 
 
 def _remove_new_worktree(world: NodeWorld, operation: Change) -> None:
-    """Remove the worktree and the branch that were made for this start."""
+    """Remove the worktree and the branch that were made for this start; nobody has worked in it yet."""
     row = instance_row(operation)
     repo = open_repository(row["repository_path"])
-    remove_worktree(repo, row["worktree"], row["branch"], True, saved_ref(row["id"]))
+    there = at(repo, row["worktree"])
+    is_ours = there.branch == row["branch"] or there.is_half_made if there else not os.path.lexists(row["worktree"])
+    if not is_ours:
+        return  # the path was taken, and nothing was made
+    is_new = _is_in_base(repo, row)
+    removed = remove_worktree(repo, row["worktree"], row["branch"], is_new, saved_ref(row["id"]))
+    for ref in removed.saved_refs if is_new else ():
+        repo.git("update-ref", "-d", "--", ref)
 
 
 def _write_files(world: NodeWorld, operation: Change) -> Row:
@@ -157,19 +164,23 @@ def _remove_worktree(world: NodeWorld, operation: Change) -> Row:
 def remove_instance_worktree(row: InstanceRow, stop: Stop | None = None) -> Row:
     """Remove an instance's worktree after saving its work: the refs that keep it, or the problem that hindered.
 
-    A branch with commits of its own stays, for a person to look at; of a reviewer's only the saved ref does.
+    A branch with commits that its base lacks stays, for a person to look at; of a reviewer's only the saved ref does.
     """
     ref = saved_ref(row["id"])
     try:
         repo = open_repository(row["repository_path"], stop)
         save_included(repo, row["worktree"], f"{ref}-ignored")
-        has_commits = repo.commit_of(f"refs/heads/{row['branch']}") != repo.commit_of(row["base_branch"])
-        goes = row["type"] == "review" or not has_commits
+        goes = row["type"] == "review" or _is_in_base(repo, row)
         remove_worktree(repo, row["worktree"], row["branch"], goes, ref)
         saved = repo.text("for-each-ref", "--format=%(refname)", ref, f"{ref}-*").split()
         return {"saved_refs": saved, "problem": None}
     except Failure as failure:
         return {"saved_refs": json.loads(row["saved_refs"]), "problem": failure.message[:500]}
+
+
+def _is_in_base(repo: GitRepository, row: InstanceRow) -> bool:
+    """Whether the base has all commits of the instance's branch, wherever the base is by now."""
+    return repo.git("merge-base", "--is-ancestor", f"refs/heads/{row['branch']}", row["base_branch"]).code == 0
 
 
 def saved_ref(instance_id: str) -> str:

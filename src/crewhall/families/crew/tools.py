@@ -8,6 +8,7 @@ Instances: agents that the hall itself starts, each in a worktree and a tmux ses
 import json
 import os
 import uuid
+from contextlib import suppress
 from typing import Annotated, Any, cast
 
 from pydantic import Field
@@ -16,6 +17,7 @@ from crewhall.app import Call
 from crewhall.bounded import Limit, Offset, page
 from crewhall.config import Settings
 from crewhall.errors import Failure, Forbidden, InvalidInput, NotFound
+from crewhall.families.crew.base import choose_base
 from crewhall.families.crew.delivery import has_inbox_only, queue_message
 from crewhall.families.crew.family import crew
 from crewhall.families.crew.instance_rows import locked_row
@@ -95,9 +97,9 @@ def instance_start(
     refuse_unproven(call)
     refuse_missing("tmux", "an instance")
     runtime_named(call.settings, runtime)
-    repo = open_repository(_repository_path(call, repository_path), call.stop)
-    base = base_branch or repo.current_branch()
-    _refuse_base(repo, base)
+    path = _repository_path(call, repository_path)
+    repo = open_repository(path, call.stop)
+    base = choose_base(repo, path, base_branch)
     fields = {
         "type": type,
         "runtime": runtime,
@@ -145,11 +147,6 @@ def _repository_path(call: Call, given: str | None) -> str:
     return path
 
 
-def _refuse_base(repo: GitRepository, base: str) -> None:
-    if repo.commit_of(base) is None:
-        raise InvalidInput(f"{repo.root} has no branch or commit '{base}'", hint="Name one that `git branch` shows.")
-
-
 def begin_start(
     call: Call,
     tx: Tx,
@@ -165,7 +162,7 @@ def begin_start(
     """The row, the agent and the operation of a new instance, whose id, branch and session nobody has."""
     tx.run("hall_lock")
     taken = [one["id"] for one in tx.all("instance_ids_with", stem=f"{stem}-a")]
-    instance_id = numbered_id(stem, [*taken, *_branches_with(repo, stem)])
+    instance_id = numbered_id(stem, [*taken, *_names_taken(repo, stem)])
     known = fields["runtime"] if fields["runtime"] in KNOWN_TO_AGENTS else "custom"
     path = true_path(os.path.join(worktrees_directory(repo.root), instance_id))
     own = {"name": instance_id, "runtime": known, "workspace_path": path, "metadata": None}
@@ -191,10 +188,17 @@ def _ports_taken(tx: Tx, node: str) -> set[int]:
     return {port for row in tx.all("instance_ports", node=node) for port in json.loads(row["ports"])}
 
 
-def _branches_with(repo: GitRepository, stem: str) -> list[str]:
-    """Branches that are named like an instance would be; a person's own among them are left alone."""
-    listed = repo.text("for-each-ref", "--format=%(refname)", f"refs/heads/{stem}-a*").split()
-    return [name.removeprefix("refs/heads/") for name in listed]
+def _names_taken(repo: GitRepository, stem: str) -> list[str]:
+    """Branches and directories where a new instance's would be; a person's own among them are left alone.
+
+    `work-7-a1/fix` keeps git from making `work-7-a1`, and some disks take `Work-7-A1` for the same name.
+    """
+    patterns = (f"refs/heads/{stem}-a*", f"refs/heads/{stem}-a*/**")
+    listed = repo.text("for-each-ref", "--ignore-case", "--format=%(refname)", *patterns).split()
+    branches = [name.removeprefix("refs/heads/").partition("/")[0] for name in listed]
+    with suppress(OSError):  # there is no such directory yet, or git will say what is wrong with it
+        return branches + os.listdir(worktrees_directory(repo.root))
+    return branches
 
 
 def begin(call: Call, tx: Tx, kind: Kind[NodeWorld], row: InstanceRow, **data: Any) -> Change:
