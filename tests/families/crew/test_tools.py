@@ -58,9 +58,13 @@ def test_an_instance_is_known_by_its_token_until_it_is_stopped(site: Site) -> No
         site.hub.identify(Credentials(token=token))
 
 
-def test_a_command_in_the_session_finds_the_hall_by_the_hubs_own_variables(site: Site) -> None:
+def test_a_command_in_the_session_finds_the_hall_by_the_hubs_own_variables(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = site.hub.settings.database
+    monkeypatch.setenv("CREWHALL_DATABASE_URL" if "://" in database else "MCP_DATABASE_PATH", database)
     found = site.received(site.start())["environment"]
-    assert config.load(found).database == site.hub.settings.database
+    assert config.load(found).database == database
 
 
 def test_calls_of_an_instance_are_in_the_log_under_its_id(site: Site) -> None:

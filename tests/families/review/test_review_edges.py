@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from crewhall.app import Hub
 from crewhall.errors import Failure
-from crewhall.identity import Credentials
+from crewhall.identity import Actor, Credentials
 from tests.conftest import eventually
 from tests.families.crew.conftest import Site
 from tests.families.review.conftest import Loop
@@ -170,3 +171,18 @@ def test_each_type_may_do_its_part_and_no_other(loop: Loop, make_site: Callable[
     assert loop.site.refusal("request_review").code == "INVALID_INPUT"
     assert loop.site.refusal("send_feedback", instance_id=loop.coder, **feedback).code == "FORBIDDEN"
     assert loop.site.call("send_feedback", instance_id=reviewer, **feedback)["target_instance_id"] == loop.coder
+
+
+@pytest.mark.parametrize(
+    ("kind", "own"),
+    [
+        ("coding", {"request_review", "create_pull_request", "task_claim"}),
+        ("review", {"send_feedback", "create_pull_request"}),
+        ("planning", {"create_pull_request", "workflow_set_plan"}),
+    ],
+)
+def test_instances_see_the_tools_of_their_type(hub: Hub, kind: str, own: set[str]) -> None:
+    actor = Actor("agent", "ag_1", "worker", kind, instance="work-1-a1", tier=2)
+    seen = {tool.name for tool in hub.registry.visible_tools(actor.kinds, (), actor.profile)}
+    assert own <= seen and len(seen) <= 15
+    assert not [name for name in seen if name.startswith(("instance_", "setting_", "review_"))]
