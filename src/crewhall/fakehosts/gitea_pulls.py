@@ -177,6 +177,8 @@ def issues(host: GiteaBase, repo: FakeRepository, request: FakeRequest) -> FakeR
 
 @talk.on("POST", "/issues")
 def issue_create(host: GiteaBase, repo: FakeRepository, request: FakeRequest) -> FakeResponse:
+    if not repo.has_issues:
+        raise Refusal(403, "user should have specific read permission or be a repo admin or a site admin")
     (title,), labelled = request.need("title"), _labels(repo, request.fields.get("labels") or [])
     issue = repo.add_issue(title=title, body=request.fields.get("body") or "", author=request.login)
     issue.labelled = labelled

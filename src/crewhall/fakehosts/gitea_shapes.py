@@ -47,6 +47,7 @@ class GiteaShapes:
             "permissions": {"admin": False, "push": repo.may_push, "pull": True},
             "open_pr_counter": sum(one.state == "open" for one in repo.pulls.values()),
             "open_issues_count": sum(one.state == "open" for one in repo.issues.values()),
+            "has_issues": repo.has_issues,
             "has_pull_requests": True,
             **dict.fromkeys(("private", "fork", "archived", "mirror", "template"), False),
             "object_format_name": "sha1",

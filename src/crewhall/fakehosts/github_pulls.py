@@ -158,6 +158,8 @@ def issues(host: GitHubBase, repo: FakeRepository, request: FakeRequest) -> Fake
 
 @talk.on("POST", "/issues")
 def issue_create(host: GitHubBase, repo: FakeRepository, request: FakeRequest) -> FakeResponse:
+    if not repo.has_issues:
+        raise Refusal(410, "Issues has been disabled in this repository.")
     names = [one if isinstance(one, str) else one["name"] for one in request.fields.get("labels", ())]
     (title,), body = request.need("title"), request.fields.get("body") or ""
     issue = repo.add_issue(title=title, body=body, author=request.login, labels=names)

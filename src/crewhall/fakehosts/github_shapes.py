@@ -64,7 +64,7 @@ class GitHubGitShapes:
             "svn_url": web,
             "ssh_url": f"git@example.com:{full}.git",
             "default_branch": repo.default_branch,
-            "has_issues": True,
+            "has_issues": repo.has_issues,
             "open_issues": open_ones,
             "open_issues_count": open_ones,
             "permissions": {"admin": False, "push": repo.may_push, "pull": True},

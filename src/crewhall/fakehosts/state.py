@@ -36,7 +36,7 @@ class FakeRepository:
         place: Callable[[], Path],
     ) -> None:
         self.id, self.owner, self.name, self.default_branch = number, owner, name, default
-        self.lock, self.may_push = lock, True
+        self.lock, self.may_push, self.has_issues = lock, True, True
         self.objects = Objects()
         self.bare = BareRepository(place, self.objects, default)
         self.branches: dict[str, str] = {}

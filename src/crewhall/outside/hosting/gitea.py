@@ -5,8 +5,8 @@ It needs the id of each file that it changes, which one recursive read of the tr
 """
 
 import base64
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from pydantic import BaseModel
@@ -41,6 +41,7 @@ class ChangedShape(BaseModel):
 
 class Gitea(Host):
     page = ("limit", 50)
+    only_issues: ClassVar[Mapping[str, str]] = {"type": "issues"}
 
     def branches(self, repo: HostRepository, prefix: str) -> list[str]:
         answer = self.session.request("GET", f"{repo.path}/git/refs/heads/{quote(prefix)}", expect=(404,))
@@ -97,13 +98,12 @@ class Gitea(Host):
         # There is a call by base and head, and it may answer with a closed pull that had the same names.
         return {} if base is None else {"base_branch": base}
 
-    def label(self, repo: HostRepository, number: int, labels: Sequence[str]) -> None:
-        known = self._labels(repo)
+    def label_values(self, repo: HostRepository, labels: Sequence[str]) -> Sequence[str | int]:
+        known = self._labels(repo) if labels else {}
         for name in labels:
             if name not in known:
                 known[name] = self._create_label(repo, name)
-        body = {"labels": [known[name] for name in labels]}
-        self.session.request("POST", f"{repo.path}/issues/{number}/labels", body=body, again=True)
+        return [known[name] for name in labels]
 
     def _labels(self, repo: HostRepository) -> dict[str, int]:
         found = sorted(self.list_items(LabelShape, f"{repo.path}/labels"), key=lambda one: -one.id)

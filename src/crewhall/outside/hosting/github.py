@@ -81,6 +81,7 @@ class LimitsShape(BaseModel):
 class GitHub(Host):
     page = ("per_page", 100)
     newest_first: ClassVar[Mapping[str, str]] = {"sort": "created", "direction": "desc"}
+    only_issues = newest_first  # they can't be had without the pulls
     headers: ClassVar[Mapping[str, str]] = {
         "Accept": "application/vnd.github+json",
         "X-GitHub-Api-Version": "2022-11-28",
@@ -169,8 +170,8 @@ class GitHub(Host):
     def narrowing(self, repo: HostRepository, branch: str, base: str | None = None) -> dict[str, str]:
         return {"head": f"{repo.owner}:{branch}"} | ({} if base is None else {"base": base})
 
-    def label(self, repo: HostRepository, number: int, labels: Sequence[str]) -> None:
-        self.session.request("POST", f"{repo.path}/issues/{number}/labels", body={"labels": list(labels)}, again=True)
+    def label_values(self, repo: HostRepository, labels: Sequence[str]) -> Sequence[str | int]:
+        return list(labels)
 
     def checks(self, repo: HostRepository, sha: str) -> Iterator[Check]:
         for page in self.session.pages(f"{repo.path}/commits/{sha}/check-runs", {}, *self.page):

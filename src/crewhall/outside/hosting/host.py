@@ -4,31 +4,43 @@ What a git hosting service does for us, in the same words for each of them.
     repository ── branches ── open_pull ──▶ commit: a new branch with one commit of all files
                                               └─▶ create_pull ──▶ label           delete_branch undoes it
     pulls, pull: what there is               limits: how many requests are left
+    create_issue ── find_issue: the same issue again, by a mark in its body
 
 A branch comes into being together with its commit: no host is ever left with a branch that has none.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import islice
 from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote
 
-from crewhall.errors import Forbidden, InvalidInput, NotFound
+from crewhall.errors import Forbidden, InvalidInput, InvalidState, NotFound
 from crewhall.outside.hosting.model import (
     BranchChange,
     BranchHead,
     Check,
     HostRepository,
+    Issue,
     Limits,
     Pull,
     PullDetail,
     Tree,
     refuse_mismatch,
 )
-from crewhall.outside.hosting.shapes import FileShape, PullShape, RepositoryShape, ReviewShape, StatusesShape
+from crewhall.outside.hosting.shapes import (
+    FileShape,
+    IssueShape,
+    PullShape,
+    RepositoryShape,
+    ReviewShape,
+    StatusesShape,
+)
 from crewhall.outside.hosting.wire import Access, Patience, Session, Unsure
 
 FEW = 3  # branches that are asked for one by one
+ISSUES_SEARCHED = 1000  # of the newest; GitHub counts pulls among them
 ThingT = TypeVar("ThingT")
 ShapeT = TypeVar("ShapeT")
 
@@ -135,9 +147,55 @@ class Host(ABC):
 
         return once(send, lambda: self.open_pull(repo, branch, base))
 
-    @abstractmethod
     def label(self, repo: HostRepository, number: int, labels: Sequence[str]) -> None:
         """Put labels on a pull; those that the repository lacks are made."""
+        body = {"labels": self.label_values(repo, labels)}
+        self.session.request("POST", f"{repo.path}/issues/{number}/labels", body=body, again=True)
+
+    @abstractmethod
+    def label_values(self, repo: HostRepository, labels: Sequence[str]) -> Sequence[str | int]:
+        """The labels as the host takes them: their names, or the ids of labels that exist now."""
+
+    def create_issue(self, repo: HostRepository, title: str, body: str, labels: Sequence[str]) -> Issue:
+        """Open an issue; when the host fails to answer, the one that it made, known by the same title and body.
+
+        Raises InvalidState when the repository has issues turned off. A body with a mark of its own (`find_issue`)
+        is never taken for another's.
+        """
+        with self._issues_needed(repo):
+            fields = {"title": title, "body": body, "labels": self.label_values(repo, labels)}
+
+            def send() -> Issue:
+                answer = self.session.request("POST", f"{repo.path}/issues", body=fields)
+                return self.session.read(IssueShape, answer.body).to_model()
+
+            return once(send, lambda: self._newest_issue(repo, lambda one: one.is_same(title, body)))
+
+    def find_issue(self, repo: HostRepository, mark: str) -> Issue | None:
+        """The newest issue, open or closed, with this text in its body; only the newest entries are searched."""
+        with self._issues_needed(repo):
+            return self._newest_issue(repo, lambda one: mark in (one.body or ""))
+
+    def _newest_issue(self, repo: HostRepository, fits: Callable[[IssueShape], bool]) -> Issue | None:
+        listed = self.list_items(IssueShape, f"{repo.path}/issues", {"state": "all", **self.only_issues})
+        found = (one for one in islice(listed, ISSUES_SEARCHED) if one.pull_request is None and fits(one))
+        return next((one.to_model() for one in found), None)
+
+    only_issues: ClassVar[Mapping[str, str]] = {}
+
+    @contextmanager
+    def _issues_needed(self, repo: HostRepository) -> Iterator[None]:
+        """Say so when a refusal means that the repository has issues turned off: each host has its own status."""
+        try:
+            yield
+        except (Forbidden, InvalidInput, NotFound):
+            found = self.session.read(RepositoryShape, self.session.request("GET", repo.path).body)
+            if found.has_issues:
+                raise
+            raise InvalidState(
+                f"{repo.full_name} on {self.access.title} has issues turned off",
+                hint="Turn them on in the repository's settings, then try again.",
+            ) from None
 
     def pulls(self, repo: HostRepository, state: str) -> Iterator[Pull]:
         """The pulls of a state (open, closed, all), the newest first; closed has the merged ones in it."""

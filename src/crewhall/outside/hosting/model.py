@@ -89,6 +89,13 @@ class Pull:
 
 
 @dataclass(frozen=True)
+class Issue:
+    number: int
+    url: str
+    title: str
+
+
+@dataclass(frozen=True)
 class PullReview:
     author: str
     state: str  # approved, changes_requested, commented, dismissed, pending, requested

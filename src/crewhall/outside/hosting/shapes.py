@@ -1,10 +1,10 @@
 """The parts of the hosts' answers that we read; Gitea took its shapes from GitHub, so most are the same."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import AliasChoices, BaseModel, Field
 
-from crewhall.outside.hosting.model import Check, Pull, PullFile, PullReview
+from crewhall.outside.hosting.model import Check, Issue, Pull, PullFile, PullReview
 
 ACTIONS = {"added": "create", "removed": "delete", "deleted": "delete"}
 REVIEWS = {"request_changes": "changes_requested", "comment": "commented", "request_review": "requested"}
@@ -18,6 +18,7 @@ class RepositoryShape(BaseModel):
     name: str
     owner: UserShape
     default_branch: str
+    has_issues: bool = True
 
 
 class RefShape(BaseModel):
@@ -95,6 +96,21 @@ class PullShape(BaseModel):
             body=self.body or "",
             mergeable=self.mergeable,
         )
+
+
+class IssueShape(BaseModel):
+    number: int
+    title: str
+    html_url: str
+    body: str | None = None
+    pull_request: Any = None  # GitHub lists pulls as issues too, and this tells them apart
+
+    def is_same(self, title: str, body: str) -> bool:
+        """Whether it has this title and body, whatever the host did to blanks and line ends."""
+        return (self.title.split(), (self.body or "").split()) == (title.split(), body.split())
+
+    def to_model(self) -> Issue:
+        return Issue(self.number, self.html_url, self.title)
 
 
 class ReviewShape(BaseModel):

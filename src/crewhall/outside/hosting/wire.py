@@ -272,7 +272,7 @@ class Session:
             return Forbidden(
                 f"{title} refuses this: {said}",
                 hint=f"The token from {self.access.source} lacks a permission: it needs to read the repository, and to "
-                "write contents and pull requests.",
+                "write contents, pull requests and issues.",
             )
         if answer.status == 404:
             return NotFound(
@@ -287,7 +287,9 @@ class Session:
         return Unavailable(f"{title} answered {method} {path} with {answer.status}: {said}", hint="Try again later.")
 
     def _unsure(self, what: str) -> Unsure:
-        return Unsure(f"{self.access.title} {what}: it may have happened", hint="Look before you repeat it (list_prs).")
+        return Unsure(
+            f"{self.access.title} {what}: it may have happened", hint="Look there first; list_prs shows pull requests."
+        )
 
     def _unavailable(self, what: str) -> Unavailable:
         return Unavailable(
