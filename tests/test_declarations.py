@@ -48,6 +48,7 @@ ADDED |= {f"{tool}.timeout_seconds" for tool in ASKING[1:]} | {
     *("list_directory.include_ignored", "list_directory.limit", "list_directory.offset"),
     *("list_prs.limit", "list_prs.offset"),
     *("request_review.instance_id", "send_feedback.instance_id", "create_pull_request.instance_id"),
+    *(f"create_issues.{name}" for name in ("issues", "plan_file", "repo_owner", "repo_name", "instance_id")),
 }
 DECLARES = re.compile(r"^@\w+\.(tool|chore|prompt|source)\(", re.MULTILINE)
 WHOLE = (".result", ".defaults", ".enums")  # what a seed says of a tool as a whole

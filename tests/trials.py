@@ -293,6 +293,26 @@ class BranchPullTrial(ReviewTrial):
         self.host.__exit__(None, None, None)
 
 
+class IssueTrial(BranchPullTrial):
+    def __init__(self, directory: Path, home: Path) -> None:
+        super().__init__(directory, home)
+        with closing(Hub(self.config, registry())) as hub:
+            given = {"prompt": "Plan it", "title": "plan", "runtime": "custom", "type": "planning"}
+            hub.call("instance_start", {**given, "repository_path": self.repository.root}, PERSON)
+
+    def outside(self) -> str:
+        with closing(Hub(self.config, registry())) as hub:
+            rows = sql(hub, "SELECT number FROM instance_issue")
+        titles = [issue.title for issue in self.repo.issues.values()]
+        if rows and rows[0]["number"] is not None and titles == ["Blue"]:
+            return "all"
+        return "nothing" if not rows and not titles else f"rows {rows}, issues {titles}"
+
+
+def create_issue(hub: Hub, repository: str) -> None:
+    hub.call("create_issues", {"instance_id": "plan-plan-a1", "issues": [{"title": "Blue", "body": "b"}]}, PERSON)
+
+
 def create_pull_request(hub: Hub, repository: str) -> None:
     given = {"instance_id": InstanceTrial.ids[0], "title": "Blue", "description": "It was red."}
     hub.call("create_pull_request", given, PERSON)
@@ -331,6 +351,7 @@ START: dict[str, Callable[..., None]] = {
     "review_start": request_review,
     "review_feedback": send_feedback,
     "branch_pull": create_pull_request,
+    "issue_open": create_issue,
 }
 # What a trial is made of, in a hall's directory.
 TRIALS: dict[str, Callable[[Path], AbstractContextManager[Trial]]] = {
@@ -343,4 +364,5 @@ TRIALS: dict[str, Callable[[Path], AbstractContextManager[Trial]]] = {
     "review_start": instance_trial(RequestTrial),
     "review_feedback": instance_trial(FeedbackTrial),
     "branch_pull": instance_trial(BranchPullTrial),
+    "issue_open": instance_trial(IssueTrial),
 }

@@ -37,6 +37,7 @@ EVENTS = {
     "instance.pull_closed": EventKind("instance", "Its pull request was closed without a merge."),
     "instance.messaged": EventKind("instance", "A message for its conversation was queued."),
     "instance.told": EventKind("instance", "Its conversation, or its inbox, has the message; `data` says how."),
+    "issue.created": EventKind("instance", "It made an issue on a host."),
     "message.sent": EventKind("message", "A message was sent."),
     "message.broadcast": EventKind("thread", "A message was sent to every agent that is in the hall."),
     "message.read": EventKind("message", "Messages were marked as read: `count` of them, this one first."),

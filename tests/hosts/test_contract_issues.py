@@ -7,15 +7,15 @@ from crewhall.fakehosts import faults
 from crewhall.fakehosts.faults import Fault
 from crewhall.outside.hosting import host as host_module
 from crewhall.outside.hosting.host import Host
-from crewhall.outside.hosting.model import Issue
+from crewhall.outside.hosting.model import HostIssue
 from crewhall.outside.hosting.wire import Unsure
 from tests.hosts.conftest import HERE, HostSite, failure_of
 
-MARK = "Crewhall-Issue: is_1"
+MARK = "Crewhall-HostIssue: is_1"
 BODY = f"The disk fills up.\n\n- now\n- später\n\n{MARK}\n"
 
 
-def create(host: Host, title: str = "Disk is full", body: str = BODY, labels: tuple[str, ...] = ()) -> Issue:
+def create(host: Host, title: str = "Disk is full", body: str = BODY, labels: tuple[str, ...] = ()) -> HostIssue:
     return host.create_issue(HERE, title, body, labels)
 
 
@@ -24,7 +24,7 @@ def test_an_issue_is_made_with_its_labels(pretend: HostSite, host: Host) -> None
         pretend.repo.add_label(f"l{number}")
     made = create(host, labels=("l59", "sehr öde", "l1"))
     kept = pretend.repo.issues[1]
-    assert made == Issue(1, f"{pretend.fake.url}/octo/ops/issues/1", "Disk is full")
+    assert made == HostIssue(1, f"{pretend.fake.url}/octo/ops/issues/1", "Disk is full")
     assert (kept.title, kept.body, kept.author, kept.state) == (made.title, BODY, "octocat", "open")
     assert sorted(kept.labels) == ["l1", "l59", "sehr öde"] and len(pretend.repo.label_list) == 61
     second = create(host, "Other")
@@ -35,7 +35,7 @@ def test_an_issue_is_found_again_by_its_mark(pretend: HostSite, host: Host) -> N
     assert host.find_issue(HERE, MARK) is None
     made = create(host)
     for number in range(120):
-        pretend.repo.add_issue(title=f"Other {number}", body="" if number % 2 else "Crewhall-Issue: is_2")
+        pretend.repo.add_issue(title=f"Other {number}", body="" if number % 2 else "Crewhall-HostIssue: is_2")
     pretend.repo.add_pull(title="A pull", head="x", body=MARK)
     assert host.find_issue(HERE, MARK) == made
     pretend.repo.set_state(pretend.repo.issues[made.number], "closed")

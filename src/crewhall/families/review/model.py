@@ -83,6 +83,50 @@ Items = Annotated[
 ]
 
 
+class IssueRow(TypedDict):
+    """An issue of an instance; `number` is None until the host has said it."""
+
+    id: str
+    instance_id: str
+    repository: str
+    title: str
+    body: str
+    labels: str
+    number: int | None
+    url: str | None
+    created_at: int
+
+
+class IssueGiven(BaseModel):
+    """An issue as a planner gives it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    title: Annotated[str, Field(min_length=1, max_length=250)]
+    body: Annotated[str, Field(max_length=60_000)] = ""
+    labels: Annotated[list[Annotated[str, Field(min_length=1, max_length=50)]], Field(max_length=20)] = Field(
+        default_factory=list
+    )
+
+
+class IssueMade(Result):
+    title: str
+    number: int
+    url: str
+    created: bool = Field(description="false: an earlier call of this instance made it.")
+
+
+class IssueFailed(Result):
+    title: str
+    code: str
+    message: str
+
+
+class IssuesMade(Result):
+    issues: list[IssueMade]
+    failed: list[IssueFailed]
+
+
 class ReviewRequested(Result):
     review_instance_id: str
     session_name: str = Field(description="The tmux session's name.")

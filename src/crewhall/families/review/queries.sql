@@ -98,3 +98,24 @@ UPDATE instance SET pull_number = :number, pull_url = :url, updated_at = :now WH
 -- name: instances_with_pulls
 -- Instances whose pull request is open, as far as the hall knows.
 SELECT * FROM instance WHERE status = 'pr_created' AND pull_number IS NOT NULL ORDER BY updated_at, id;
+
+-- name: issue_find
+-- The issue of that title that an instance made in a repository, or is making.
+SELECT * FROM instance_issue WHERE instance_id = :instance_id AND repository = :repository AND title = :title;
+
+-- name: issue_get
+-- An issue of an instance.
+SELECT * FROM instance_issue WHERE id = :id;
+
+-- name: issue_insert
+-- An issue that is about to be made.
+INSERT INTO instance_issue (id, instance_id, repository, title, body, labels, created_at)
+VALUES (:id, :instance_id, :repository, :title, :body, :labels, :now);
+
+-- name: issue_made
+-- The host has the issue.
+UPDATE instance_issue SET number = :number, url = :url WHERE id = :id;
+
+-- name: issue_delete
+-- Forget an issue that the host does not have.
+DELETE FROM instance_issue WHERE id = :id AND number IS NULL;

@@ -21,8 +21,8 @@ from crewhall.outside.hosting.model import (
     BranchChange,
     BranchHead,
     Check,
+    HostIssue,
     HostRepository,
-    Issue,
     Limits,
     Pull,
     PullDetail,
@@ -156,7 +156,7 @@ class Host(ABC):
     def label_values(self, repo: HostRepository, labels: Sequence[str]) -> Sequence[str | int]:
         """The labels as the host takes them: their names, or the ids of labels that exist now."""
 
-    def create_issue(self, repo: HostRepository, title: str, body: str, labels: Sequence[str]) -> Issue:
+    def create_issue(self, repo: HostRepository, title: str, body: str, labels: Sequence[str]) -> HostIssue:
         """Open an issue; when the host fails to answer, the one that it made, known by the same title and body.
 
         Raises InvalidState when the repository has issues turned off. A body with a mark of its own (`find_issue`)
@@ -165,18 +165,18 @@ class Host(ABC):
         with self._issues_needed(repo):
             fields = {"title": title, "body": body, "labels": self.label_values(repo, labels)}
 
-            def send() -> Issue:
+            def send() -> HostIssue:
                 answer = self.session.request("POST", f"{repo.path}/issues", body=fields)
                 return self.session.read(IssueShape, answer.body).to_model()
 
             return once(send, lambda: self._newest_issue(repo, lambda one: one.is_same(title, body)))
 
-    def find_issue(self, repo: HostRepository, mark: str) -> Issue | None:
+    def find_issue(self, repo: HostRepository, mark: str) -> HostIssue | None:
         """The newest issue, open or closed, with this text in its body; only the newest entries are searched."""
         with self._issues_needed(repo):
             return self._newest_issue(repo, lambda one: mark in (one.body or ""))
 
-    def _newest_issue(self, repo: HostRepository, fits: Callable[[IssueShape], bool]) -> Issue | None:
+    def _newest_issue(self, repo: HostRepository, fits: Callable[[IssueShape], bool]) -> HostIssue | None:
         listed = self.list_items(IssueShape, f"{repo.path}/issues", {"state": "all", **self.only_issues})
         found = (one for one in islice(listed, ISSUES_SEARCHED) if one.pull_request is None and fits(one))
         return next((one.to_model() for one in found), None)

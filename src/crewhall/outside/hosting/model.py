@@ -89,7 +89,7 @@ class Pull:
 
 
 @dataclass(frozen=True)
-class Issue:
+class HostIssue:
     number: int
     url: str
     title: str

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import AliasChoices, BaseModel, Field
 
-from crewhall.outside.hosting.model import Check, Issue, Pull, PullFile, PullReview
+from crewhall.outside.hosting.model import Check, HostIssue, Pull, PullFile, PullReview
 
 ACTIONS = {"added": "create", "removed": "delete", "deleted": "delete"}
 REVIEWS = {"request_changes": "changes_requested", "comment": "commented", "request_review": "requested"}
@@ -109,8 +109,8 @@ class IssueShape(BaseModel):
         """Whether it has this title and body, whatever the host did to blanks and line ends."""
         return (self.title.split(), (self.body or "").split()) == (title.split(), body.split())
 
-    def to_model(self) -> Issue:
-        return Issue(self.number, self.html_url, self.title)
+    def to_model(self) -> HostIssue:
+        return HostIssue(self.number, self.html_url, self.title)
 
 
 class ReviewShape(BaseModel):
