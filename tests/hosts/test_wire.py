@@ -35,7 +35,7 @@ CODES = {
 @pytest.mark.parametrize("status", CODES)
 def test_a_refusal_has_the_hosts_words_and_a_hint(pretend: HostSite, host: Host, status: int) -> None:
     code, hint = CODES[status]
-    detail = {"resource": "HostIssue", "field": "title", "code": "missing"}
+    detail = {"resource": "Issue", "field": "title", "code": "missing"}
     pretend.fake.fail(response_fault({"message": "Not so", "errors": ["first", detail, {"message": "third"}]}, status))
     refused = failure_of(lambda: host.repository("octo", "ops"))
     assert refused.code == code and hint in refused.hint
