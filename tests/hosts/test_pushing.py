@@ -2,6 +2,7 @@
 
 import logging
 import os
+import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -269,13 +270,15 @@ def test_the_token_is_in_no_argument_environment_file_or_log(
     github: HostSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
+    token = f"ghp_{secrets.token_hex(16)}"  # which no other test has in its processes
+    github.fake.tokens[token] = "octocat"
     repo, hold = clone_of(github, tmp_path / "ops"), Fault(kind="hold", path="git-receive-pack$", method="POST")
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+    monkeypatch.setenv("GITHUB_TOKEN", token)
     github.fake.fail(hold)
     with ThreadPoolExecutor(1) as pool:
-        late = pool.submit(push, repo, github)
+        late = pool.submit(push, repo, github, token=token)
         assert hold.gate.reached.wait(10)
         running, files = processes(), [one for one in (tmp_path / "tmp").rglob("*") if one.is_file()]
         contents = [one.read_text() for one in files]
@@ -283,10 +286,10 @@ def test_the_token_is_in_no_argument_environment_file_or_log(
         late.result(20)
     ours = [line for line in running if address(github) in line]
     assert any("remote-http" in line for line in ours) and any("push\0" in line for line in ours)
-    assert not [line for line in ours if TOKEN in line + running[line]]
-    assert not [line for line in running if TOKEN in line]
-    assert any("/dev/fd" in text for text in contents) and not [text for text in contents if TOKEN in text]
-    assert not [one for one in caplog.records if TOKEN in str(vars(one))]
+    assert not [line for line in ours if token in line + running[line]]
+    assert not [line for line in running if token in line]
+    assert any("/dev/fd" in text for text in contents) and not [text for text in contents if token in text]
+    assert not [one for one in caplog.records if token in str(vars(one))]
     sent = [one.headers for one in github.fake.git_exchanges if "git-receive-pack" in one.path]
     assert sent and all(one["authorization"].startswith("Basic ") for one in sent)
     assert not list((tmp_path / "tmp").iterdir()), "and nothing stays"

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from crewhall.fakehosts.records import Refusal
 
-GIT_PATH = re.compile(r"/([^/]+)/([^/]+?)(?:\.git)?/(info/refs|git-upload-pack|git-receive-pack)")
+GIT_PATH = re.compile(r"/([^/]+)/([^/]+?)(?:\.git)?/(info/refs|git-upload-pack|git-receive-pack|HEAD|objects/.+)")
 
 
 @dataclass(frozen=True)

@@ -272,7 +272,7 @@ class Session:
             return Forbidden(
                 f"{title} refuses this: {said}",
                 hint=f"The token from {self.access.source} lacks a permission: it needs to read the repository, and to "
-                "write contents, pull requests and issues.",
+                "write contents and pull requests (and issues, to create them).",
             )
         if answer.status == 404:
             return NotFound(
