@@ -38,10 +38,19 @@ SELECT status, count(*) AS total FROM instance GROUP BY status;
 
 -- name: instances_by_end
 -- How the processes of instances ended, in a few words that are always the same.
-SELECT CASE WHEN ended_how IN ('exit 0', 'stopped', 'abandoned') THEN ended_how
+SELECT CASE WHEN ended_how IN ('exit 0', 'stopped', 'abandoned', 'done') THEN ended_how
             WHEN substr(ended_how, 1, 5) = 'exit ' THEN 'exit other'
             WHEN substr(ended_how, 1, 6) = 'killed' THEN 'killed'
             WHEN substr(ended_how, 1, 5) = 'setup' THEN 'setup failed'
             WHEN substr(ended_how, 1, 5) = 'could' THEN 'not started'
             ELSE 'unknown' END AS how, count(*) AS total
   FROM instance WHERE ended_how IS NOT NULL GROUP BY 1;
+
+-- name: reviews_by_outcome
+-- How many reviews came out how, and how long they took together; those that go on are `open`.
+SELECT COALESCE(outcome, 'open') AS outcome, count(*) AS total, COALESCE(sum(ended_at - created_at), 0) AS took_ms
+  FROM instance_relationships GROUP BY 1;
+
+-- name: review_refusals_total
+-- How many requests for a review were refused at the limit.
+SELECT COALESCE(sum(review_refusals), 0) AS total FROM instance;

@@ -373,7 +373,23 @@ def test_instances_and_the_oldest_operation_are_counted(make_hub: MakeHub, clock
     assert told.value("crewhall_operation_oldest_seconds") == 90
 
 
+def test_reviews_are_counted_by_how_they_came_out(make_hub: MakeHub, clock: Clock) -> None:
+    hub = make_hub(clock=clock)
+    insert_instance(hub, clock, "work-1-a1")
+    with hub.own_work() as tx:
+        for number in (1, 2):
+            own = {"coder": "work-1-a1", "reviewer": f"review-1-a{number}", "forked_from": "c0ffee"}
+            tx.run("review_insert", iteration=number, now=tx.now, **own)
+        ended = {"reviewer": "review-1-a1", "outcome": "feedback", "type": "spawned_review"}
+        tx.run("review_end", **ended, now=tx.now + 90_000)
+        tx.run("review_refused", id="work-1-a1", now=tx.now)
+    told = scrape_with(hub, {}, 0)
+    assert told.values("crewhall_reviews", outcome="feedback") == told.values("crewhall_reviews", outcome="open") == [1]
+    assert (told.value("crewhall_review_seconds"), told.value("crewhall_review_refusals")) == (90, 1)
+
+
 ENDS = {
+    "done": "done",
     "exit 0": "exit 0",
     "exit 3": "exit other",
     "killed by signal 9": "killed",

@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from crewhall import identity
@@ -78,8 +79,11 @@ class Hub:
 
     def identify(self, credentials: Credentials) -> Actor:
         """The actor behind a request. Raises Unauthorized."""
-        if credentials.sender is not None and not self.knows_sender(credentials):
-            credentials.sender.trace(self.store, self.settings.node)
+        sender = credentials.sender
+        if sender is not None and not self.knows_sender(credentials):
+            sender.trace(self.store, self.settings.node)
+        elif sender is not None and not sender.is_known:
+            credentials = replace(credentials, sender=None)  # no instance lives here: a hall that hangs is not asked
         if credentials.needs_no_look:
             return identity.OPERATOR
         return identity.identify(self.store, credentials, self.clock())

@@ -117,15 +117,21 @@ def crew_metrics(hub: Hub) -> str:
         with hub.store.read() as tx:
             rows, began = tx.all("instances_by_status"), tx.value("operation_oldest")
             ended = tx.all("instances_by_end")
+            reviews, refusals = tx.all("reviews_by_outcome"), int(tx.value("review_refusals_total"))
     except Failure:
         return ""
     counts: list[Sample] = [("", {"status": row["status"]}, row["total"]) for row in rows]
     ends: list[Sample] = [("", {"how": row["how"]}, row["total"]) for row in ended]
+    rounds: list[Sample] = [("", {"outcome": row["outcome"]}, int(row["total"])) for row in reviews]
+    took = sum(float(row["took_ms"]) for row in reviews) / 1000
     age = 0.0 if began is None else max(0, hub.clock() - began) / 1000
     return (
         metric("crewhall_instances", "gauge", "Instances of the hall by status.", counts)
         + metric("crewhall_instances_ended", "gauge", "Instances whose process has ended, by how.", ends)
         + metric("crewhall_operation_oldest_seconds", "gauge", "Age of the oldest operation under way.", single(age))
+        + metric("crewhall_reviews", "gauge", "Rounds of review by how they came out.", rounds)
+        + metric("crewhall_review_seconds", "gauge", "Time that rounds which are over took together.", single(took))
+        + metric("crewhall_review_refusals", "gauge", "Requests for a review refused at the limit.", single(refusals))
     )
 
 
