@@ -113,8 +113,9 @@ def instance_start(
     }
     candidates = _candidate_ports(call)
     stem = stem_for(type, issue_number, title or prompt)
+    branches = _branches_with(repo, stem)
     with call.begin_midway() as tx:
-        operation, row = _begin_start(call, tx, repo, stem, fields, role, capabilities, candidates)
+        operation, row = _begin_start(call, tx, stem, branches, fields, role, capabilities, candidates)
     carry_out(call, operation)
     return InstanceStarted(
         instance_id=row["id"],
@@ -154,8 +155,8 @@ def _refuse_base(repo: GitRepository, base: str) -> None:
 def _begin_start(
     call: Call,
     tx: Tx,
-    repo: GitRepository,
     stem: str,
+    branches: list[str],
     fields: Row,
     role: Role,
     capabilities: list[str] | None,
@@ -164,9 +165,9 @@ def _begin_start(
     """The row, the agent and the operation of a new instance, whose id, branch and session nobody has."""
     tx.run("hall_lock")
     taken = [one["id"] for one in tx.all("instance_ids_with", stem=f"{stem}-a")]
-    instance_id = numbered_id(stem, [*taken, *_branches_with(repo, stem)])
+    instance_id = numbered_id(stem, [*taken, *branches])
     known = fields["runtime"] if fields["runtime"] in KNOWN_TO_AGENTS else "custom"
-    path = true_path(os.path.join(worktrees_directory(repo.root), instance_id))
+    path = true_path(os.path.join(worktrees_directory(fields["repository_path"]), instance_id))
     own = {"name": instance_id, "runtime": known, "workspace_path": path, "metadata": None}
     own["capabilities"] = json.dumps(capabilities) if capabilities else None
     agent = insert_agent(call, tx, own, role, fields["type"], "offline")
