@@ -3,7 +3,7 @@ Processes known by pid and start time, so that a reused pid is never taken for t
 
     identify(pid) -> ProcessId | None       is_alive(one)       ancestors(pid) -> [pid, parent, …, 1]
     lineage(pid) -> its ancestors and the leader of its session
-    tree(root) -> [root, child, …]          end_tree(root) -> how many ended
+    trees([root]) -> {root: [root, child]}  end_tree(root) -> how many ended
     marked_processes("CREWHALL_RUN", "r_1") -> [Marked(process, command line)]
     boot_id() -> str                        another one after each boot of the machine
 
@@ -94,9 +94,10 @@ def lineage(pid: int) -> list[int]:
         return []
 
 
-def tree(root: ProcessId) -> list[ProcessId]:
-    """The process and all its living descendants, parents first; empty when it has ended."""
-    return _descendants([root])
+def trees(roots: Iterable[ProcessId]) -> dict[ProcessId, list[ProcessId]]:
+    """Each process and all its living descendants, parents first; empty for one that has ended."""
+    table = _facts()
+    return {root: _descendants([root], table) for root in roots}
 
 
 def end_tree(root: ProcessId, grace_seconds: float = 2.0, stop: Stop | None = None) -> int:
@@ -107,12 +108,16 @@ def end_tree(root: ProcessId, grace_seconds: float = 2.0, stop: Stop | None = No
     """
     known: dict[ProcessId, None] = {root: None} if is_alive(root) else {}
     for number, seconds in ((signal.SIGTERM, grace_seconds), (signal.SIGKILL, AFTER_KILL)):
-        _end_all(known, number, time.monotonic() + seconds, stop)
+        if not known or _end_all(known, number, time.monotonic() + seconds, stop):
+            break
     return sum(not is_alive(one) for one in known)
 
 
-def _end_all(known: dict[ProcessId, None], number: signal.Signals, deadline: float, stop: Stop | None) -> None:
-    """Send the signal once to each process of the tree, also to new ones, until none lives or the time is over."""
+def _end_all(known: dict[ProcessId, None], number: signal.Signals, deadline: float, stop: Stop | None) -> bool:
+    """Send the signal once to each process of the tree, also to new ones, until none lives or the time is over.
+
+    Whether none lives. Each look at a tree reads the whole process table.
+    """
     sent: set[ProcessId] = set()
     while True:
         living = [one for one in _descendants(known) if one.pid not in (1, os.getpid())]
@@ -122,7 +127,7 @@ def _end_all(known: dict[ProcessId, None], number: signal.Signals, deadline: flo
             is_news |= one not in sent and _signal(one, number)
             sent.add(one)
         if not living or (not is_news and time.monotonic() > deadline):
-            return
+            return not living
         if not is_news:
             _pause(stop)
 
@@ -202,9 +207,9 @@ def _command_line(pid: int) -> str:
     return " ".join(word.decode("utf-8", "replace") for word in words)[:SHOWN]
 
 
-def _descendants(roots: Iterable[ProcessId]) -> list[ProcessId]:
-    """Those of the roots that live, and all below them."""
-    table = _facts()
+def _descendants(roots: Iterable[ProcessId], table: dict[int, _Fact] | None = None) -> list[ProcessId]:
+    """Those of the roots that live, and all below them; `table` is what `_facts` gave."""
+    table = _facts() if table is None else table
     children: dict[int, list[int]] = defaultdict(list)
     for pid, fact in table.items():
         children[fact.parent].append(pid)
