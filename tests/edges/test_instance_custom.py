@@ -18,7 +18,7 @@ from crewhall.edges.bridge.address_files import running_hubs
 from crewhall.families.crew.run_directory import run_directory
 from crewhall.families.crew.site import tmux_of
 from crewhall.outside.leftovers import process_ids
-from crewhall.outside.processes import identify, marked_processes, tree
+from crewhall.outside.processes import identify, marked_processes, trees
 from crewhall.token_file import read_operator_token
 from tests.conftest import eventually
 from tests.edges.claude import TOOLS
@@ -249,7 +249,7 @@ def test_a_hub_that_an_instances_bridge_starts_outlives_the_instance(tmp_path: P
         try:
             (pid,) = eventually(lambda: hubs(home), 30)
             leader = identify(site.tmux.panes()[name].pid)
-            assert leader is not None and pid in [one.pid for one in tree(leader)], "it is below the bridge"
+            assert leader is not None and pid in [one.pid for one in trees([leader])[leader]], "it is below the bridge"
             assert b"CREWHALL_INSTANCE" not in Path(f"/proc/{pid}/environ").read_bytes()
             site.url = running_hubs(site.program.settings)[0]
             assert site.ask("instance_check")["differences"] == []

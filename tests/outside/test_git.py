@@ -16,6 +16,7 @@ import pytest
 from crewhall.errors import Cancelled, Conflict, Failure, InvalidInput, InvalidState, NotFound, TimedOut, Unavailable
 from crewhall.outside import git as git_module
 from crewhall.outside.git import GitRepository, lock, open_repository, refuse_old_git, version
+from crewhall.outside.removal import remove_worktree
 from crewhall.outside.saving import save_work
 from crewhall.outside.worktrees import Added, add_worktree, trash_of, worktrees
 from crewhall.stop import Stop
@@ -445,21 +446,54 @@ def test_a_cancel_in_the_middle_of_it_leaves_nothing(repo: GitRepository, tmp_pa
     assert fingerprint(tmp_path) == before
 
 
-def test_a_git_that_outlives_its_killed_caller_is_waited_for(repo: GitRepository, tmp_path: Path, place: Path) -> None:
+@pytest.mark.parametrize("subcommand", ["worktree add", "reset"])
+def test_a_git_that_outlives_its_killed_caller_is_waited_for(
+    repo: GitRepository, tmp_path: Path, place: Path, subcommand: str
+) -> None:
     reached, go = tmp_path / "reached", tmp_path / "go"
     os.mkfifo(go)
     script = "import sys; from crewhall.outside.git import open_repository; "
     script += "from crewhall.outside.worktrees import add_worktree; "
     script += "add_worktree(open_repository(sys.argv[1]), sys.argv[2], 'login', 'main')"
-    env = os.environ | slow_git(tmp_path, "worktree add", f"touch {reached}; cat {go}")
+    env = os.environ | slow_git(tmp_path, subcommand, f"touch {reached}; cat {go}")
     child = subprocess.Popen([sys.executable, "-c", script, repo.root, str(place)], env=env)
     eventually(reached.exists)
     child.send_signal(signal.SIGKILL)
     child.wait()
-    with pytest.raises(TimedOut), lock(repo, seconds=0.1):
-        pass
+    for work in (add_again, take_away):
+        with pytest.raises(TimedOut):
+            work(replace(repo, stop=Stop(0.2)), place)
     go.write_text("")
-    assert add_worktree(repo, str(place), "login", "main").was_there
+    assert add_again(repo, place) == Added(branch_is_new=False)
+    assert (place / "file-2").exists() and not git(place, "status", "--porcelain")
+    assert [tree.is_locked for tree in worktrees(repo)] == [False, False]
+
+
+def add_again(repo: GitRepository, place: Path) -> Added:
+    return add_worktree(repo, str(place), "login", "main", may_be_ours=True)
+
+
+def take_away(repo: GitRepository, place: Path) -> None:
+    remove_worktree(repo, str(place), "login", True, "refs/crewhall/saved/ws_1")
+
+
+def test_a_worktree_that_is_being_filled_is_in_nobody_s_way(repo: GitRepository, tmp_path: Path, place: Path) -> None:
+    reached, go = tmp_path / "reached", tmp_path / "go"
+    os.mkfifo(go)
+    git(repo.root, "config", "filter.slow.smudge", f"if mkdir {reached} 2>/dev/null; then cat {go}; fi; cat")
+    Path(repo.git_dir, "info", "attributes").write_text("file-2 filter=slow\n")
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(add_worktree, repo, str(place), "login", "main")
+        eventually(reached.exists)
+        try:
+            assert add_worktree(repo, f"{place}-2", "other", "main").branch_is_new
+            again = pool.submit(add_worktree, repo, str(place), "login", "main")
+            with pytest.raises(TimedOut):
+                take_away(replace(repo, stop=Stop(0.2)), place)
+            assert not first.done() and not again.done()
+        finally:
+            go.write_text("")
+        assert (first.result(20), again.result(20)) == (Added(branch_is_new=True), Added(False, was_there=True))
 
 
 def test_an_old_git_does_what_it_can(
@@ -477,8 +511,8 @@ def test_an_old_git_does_what_it_can(
 
 
 def test_one_that_is_too_old_is_refused(repo: GitRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", slow_git(tmp_path, "version", "echo git version 2.30.2; exit")["PATH"])
-    with pytest.raises(Unavailable, match=r"the hall needs git 2\.31, and this is 2\.30"):
+    monkeypatch.setenv("PATH", slow_git(tmp_path, "version", "echo git version 2.32.7; exit")["PATH"])
+    with pytest.raises(Unavailable, match=r"the hall needs git 2\.33, and this is 2\.32"):
         open_repository(repo.root)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from crewhall.outside.launch_spec import LAUNCHER, LaunchSpec, launcher_words, write_spec
-from crewhall.outside.processes import identify, marked_processes, tree
+from crewhall.outside.processes import identify, marked_processes, trees
 from crewhall.outside.tmux import Tmux
 from tests.conftest import eventually
 from tests.outside.written import written
@@ -233,7 +233,7 @@ def test_a_secret_of_the_environment_is_in_no_command_line(terminal: Terminal) -
     terminal.record("started")
     root = identify(terminal.pid)
     assert root
-    eventually(lambda: len(tree(root)) == 3)
+    eventually(lambda: len(trees([root])[root]) == 3)
     shown = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert LAUNCHER in shown and "s3cret-token" not in shown
 

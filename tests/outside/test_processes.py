@@ -24,7 +24,7 @@ from crewhall.outside.processes import (
     identify,
     is_alive,
     marked_processes,
-    tree,
+    trees,
 )
 from crewhall.stop import Stop
 from tests.conftest import eventually
@@ -54,6 +54,10 @@ def running(words: list[str], **more: Any) -> Iterator[Started]:
             yield child
         finally:
             child.kill()
+
+
+def tree(root: ProcessId) -> list[ProcessId]:
+    return trees([root])[root]
 
 
 def run_script(tmp_path: Path, script: str) -> Iterator[Started]:
@@ -100,6 +104,8 @@ def test_a_tree_has_children_in_other_sessions(family: Started, tmp_path: Path) 
     pids = [one.pid for one in tree(known(family.pid))]
     assert pids[0] == family.pid and int((tmp_path / "grandchild").read_text()) in pids
     assert tree(ProcessId(family.pid, "another start")) == []
+    ours, theirs = trees([known(os.getpid()), known(family.pid)]).values()
+    assert ours[0].pid == os.getpid() and set(theirs) <= set(ours) and len(theirs) == 3
 
 
 def test_a_tree_ends_as_a_whole(family: Started) -> None:

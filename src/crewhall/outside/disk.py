@@ -5,6 +5,7 @@ Directories that come and go: temporary ones, and the deletion of whole trees, n
     delete(path) -> None        refuse_mounts(path) -> None
     room_hint(*paths) -> str    what to do when a disk is full
     try_lock(path)              a `with` block that has the file's lock, or not
+    hold(path)                  a `with` block that has the directory's lock        is_held(path) -> bool
     has_entries(path) -> bool   whether there is anything in a directory
 """
 
@@ -64,6 +65,31 @@ def try_lock(path: str) -> Iterator[bool]:
         yield _take_lock(handle)
     finally:
         os.close(handle)
+
+
+@contextlib.contextmanager
+def hold(path: str) -> Iterator[int]:
+    """Hold a directory's lock; a child that is given the handle holds it too, and may outlive us.
+
+    Raises BlockingIOError when somebody else holds it, and OSError when there is no such directory.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def is_held(path: str) -> bool:
+    """Whether somebody holds the directory's lock."""
+    try:
+        with hold(path):
+            return False
+    except BlockingIOError:
+        return True
+    except OSError:  # it is gone
+        return False
 
 
 def _take_lock(handle: int) -> bool:

@@ -26,7 +26,7 @@ from crewhall.outside.run import Ended, run
 from crewhall.paths import is_below
 from crewhall.stop import Stop
 
-LEAST_GIT = (2, 31)  # from which on it lists locks of worktrees, without which a half-made one looks like any other
+LEAST_GIT = (2, 33)  # from which on a worktree is made with a reason for its lock, which tells a half-made one
 MOST_BYTES = 64_000_000  # of one answer of git
 LOCK_SECONDS = 120.0
 FACTS = ("--absolute-git-dir", "--is-inside-work-tree", "--is-bare-repository", "--git-common-dir")

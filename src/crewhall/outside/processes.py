@@ -3,7 +3,7 @@ Processes known by pid and start time, so that a reused pid is never taken for t
 
     identify(pid) -> ProcessId | None       is_alive(one)       ancestors(pid) -> [pid, parent, …, 1]
     lineage(pid) -> its ancestors and the leader of its session
-    tree(root) -> [root, child, …]          end_tree(root) -> how many ended
+    trees([root]) -> {root: [root, child]}  end_tree(root) -> how many ended
     marked_processes("CREWHALL_RUN", "r_1") -> [Marked(process, command line)]
     boot_id() -> str                        another one after each boot of the machine
 
@@ -94,9 +94,10 @@ def lineage(pid: int) -> list[int]:
         return []
 
 
-def tree(root: ProcessId) -> list[ProcessId]:
-    """The process and all its living descendants, parents first; empty when it has ended."""
-    return _descendants([root])
+def trees(roots: Iterable[ProcessId]) -> dict[ProcessId, list[ProcessId]]:
+    """Each process and all its living descendants, parents first; empty for one that has ended."""
+    table = _facts()
+    return {root: _descendants([root], table) for root in roots}
 
 
 def end_tree(root: ProcessId, grace_seconds: float = 2.0, stop: Stop | None = None) -> int:
@@ -107,23 +108,27 @@ def end_tree(root: ProcessId, grace_seconds: float = 2.0, stop: Stop | None = No
     """
     known: dict[ProcessId, None] = {root: None} if is_alive(root) else {}
     for number, seconds in ((signal.SIGTERM, grace_seconds), (signal.SIGKILL, AFTER_KILL)):
-        _end_all(known, number, time.monotonic() + seconds, stop)
+        if not known or _end_all(known, number, time.monotonic() + seconds, stop):
+            break
     return sum(not is_alive(one) for one in known)
 
 
-def _end_all(known: dict[ProcessId, None], number: signal.Signals, deadline: float, stop: Stop | None) -> None:
-    """Send the signal once to each process of the tree, also to new ones, until none lives or the time is over."""
+def _end_all(known: dict[ProcessId, None], number: signal.Signals, deadline: float, stop: Stop | None) -> bool:
+    """Send the signal once to each process of the tree, also to new ones, until none lives or the time is over.
+
+    Whether none lives. Each look at a tree reads the whole process table.
+    """
     sent: set[ProcessId] = set()
     while True:
         spared = (1, os.getpid())
-        living = [one for one in _descendants(known, spared) if one.pid not in spared]
+        living = [one for one in _descendants(known, spared=spared) if one.pid not in spared]
         known.update(dict.fromkeys(living))
         is_news = False
         for one in living:
             is_news |= one not in sent and _signal(one, number)
             sent.add(one)
         if not living or (not is_news and time.monotonic() > deadline):
-            return
+            return not living
         if not is_news:
             _pause(stop)
 
@@ -203,9 +208,14 @@ def _command_line(pid: int) -> str:
     return " ".join(word.decode("utf-8", "replace") for word in words)[:SHOWN]
 
 
-def _descendants(roots: Iterable[ProcessId], spared: tuple[int, ...] = ()) -> list[ProcessId]:
-    """Those of the roots that live, and all below them; what is spared below a root is left out with all below it."""
-    table = _facts()
+def _descendants(
+    roots: Iterable[ProcessId], table: dict[int, _Fact] | None = None, spared: tuple[int, ...] = ()
+) -> list[ProcessId]:
+    """Those of the roots that live, and all below them; `table` is what `_facts` gave.
+
+    What is spared below a root is left out with all below it.
+    """
+    table = _facts() if table is None else table
     children: dict[int, list[int]] = defaultdict(list)
     for pid, fact in table.items():
         children[fact.parent].append(pid)

@@ -17,10 +17,18 @@ from dataclasses import dataclass
 
 from crewhall.errors import Conflict, InvalidState
 from crewhall.outside.disk import delete, refuse_mounts
-from crewhall.outside.git import GitRepository, lock
+from crewhall.outside.git import GitRepository
 from crewhall.outside.saving import git_dir_of, is_kept, keep_under, namespace, save_staged, save_work
 from crewhall.outside.submodules import module_dirs, module_of, repositories_below, save_modules
-from crewhall.outside.worktrees import GitWorktree, at, clear_half_made, forget, trash_of, true_path, worktrees
+from crewhall.outside.worktrees import (
+    GitWorktree,
+    clear_half_made,
+    forget,
+    lock_for,
+    trash_of,
+    true_path,
+    worktrees,
+)
 from crewhall.paths import is_below
 
 SAVES = 3  # of what was moved aside, before it is said that somebody goes on writing there
@@ -49,8 +57,7 @@ def remove_worktree(
     as well, with all of it still there, when somebody goes on writing in it; Conflict when the branch moves meanwhile.
     """
     path = true_path(path)
-    with lock(repo) as alone:
-        there = at(alone, path)
+    with lock_for(repo, path) as (alone, there):
         _refuse(alone, path, there)
         doomed = branch if branch and delete_branch and not _is_used(alone, branch, path) else None
         refs = _take_away(alone, there, doomed, ref_prefix) if there else []

@@ -4,6 +4,10 @@ Worktrees: which there are, and how one is made, whole or not at all.
     worktrees(repo) -> list[GitWorktree(path, branch, head, is_main, is_locked, reason, is_prunable)]
     add_worktree(repo, path, branch, base, may_be_ours=False) -> Added(branch_is_new, was_there)
 
+    registered, marked "initializing" ── files checked out ── mark removed ──▶ whole
+
+Only the first part needs the repository's lock, so many worktrees are filled at the same time. Whoever fills one holds
+a lock on its directory: a mark without that lock was left by a process that died, or belongs to somebody else's git.
 How one is taken away is in removal.py.
 """
 
@@ -11,12 +15,14 @@ import contextlib
 import errno
 import os
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
-from crewhall.errors import Conflict, Failure, InvalidInput, InvalidState, NotFound
-from crewhall.outside.disk import FULL, delete, room_hint
-from crewhall.outside.git import GitRepository, lock, pause, refusal, version
+from crewhall.errors import Conflict, Failure, InvalidInput, InvalidState, NotFound, TimedOut
+from crewhall.outside.disk import FULL, delete, hold, is_held, room_hint
+from crewhall.outside.git import LOCK_SECONDS, GitRepository, lock, pause, refusal, version
 from crewhall.outside.run import Ended
 from crewhall.outside.saving import git_dir_of
 
@@ -123,16 +129,38 @@ def add_worktree(repo: GitRepository, path: str, branch: str, base: str, may_be_
     repo.refuse_bad_branch(branch)
     path = true_path(path)
     _refuse_bad_path(path)
-    with lock(repo) as alone, _plainly(path):
-        there = at(alone, path)
-        if there is not None and there.is_half_made:
-            _refuse_in_the_making(there, may_be_ours)
-            clear_half_made(alone, there)
-            there = None
-        if there is not None:
-            return _reuse(alone, there, branch)
-        _refuse_taken(alone, path, branch)
-        return _add(alone, path, branch, base)
+    with _plainly(path), contextlib.ExitStack() as held:
+        with lock_for(repo, path) as (alone, there):
+            if there is not None and not there.is_half_made:
+                return _reuse(alone, there, branch)
+            if there is not None:
+                _refuse_in_the_making(there, may_be_ours)
+                clear_half_made(alone, there)
+            _refuse_taken(alone, path, branch)
+            making = _Making(alone, path, branch, base)
+            making.register(alone)
+            handle = held.enter_context(hold(path))
+        making.check_out(replace(repo, keep=(handle,)))
+    return Added(branch_is_new=making.is_new)
+
+
+@contextlib.contextmanager
+def lock_for(repo: GitRepository, path: str) -> Iterator[tuple[GitRepository, GitWorktree | None]]:
+    """Be alone in a repository, and with the worktree at a path: one that is being filled is waited for.
+
+    Gives what `lock` gives, and the worktree that git knows there. Raises TimedOut when others take too long.
+    """
+    deadline = time.monotonic() + LOCK_SECONDS
+    while True:
+        with lock(repo) as alone:
+            was_held = is_held(path)  # before the mark is looked at: whoever fills it may be done in between
+            there = at(alone, path)
+            if there is None or not there.is_half_made or not was_held:
+                yield alone, there
+                return
+        if time.monotonic() > deadline:
+            raise TimedOut(f"others are busy in {path}", hint="Try again when they are done.")
+        pause(repo.stop)
 
 
 def _refuse_bad_path(path: str) -> None:
@@ -211,26 +239,67 @@ def _refuse_taken(repo: GitRepository, path: str, branch: str) -> None:
             )
 
 
-def _add(repo: GitRepository, path: str, branch: str, base: str) -> Added:
-    """Create the worktree, and its branch if that is new; undo everything on failure."""
-    is_new = not repo.branch_exists(branch)
-    commit = repo.commit_of(base if is_new else f"refs/heads/{branch}")
-    if commit is None:
-        raise NotFound(f"{base} is no commit of {repo.root}", hint="Give a branch, a tag or a commit that is there.")
-    was_empty = os.path.isdir(path)
-    missing = _missing_parents(path)
-    start = ("--no-track", "-b", branch, "--", path, commit) if is_new else ("--", path, branch)
-    try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        delete(trash_of(path))
-        ended = repo.git("worktree", "add", "--quiet", *start)
+class _Making:
+    """A worktree on its way, and what was there before: if it fails, nothing stays behind."""
+
+    def __init__(self, repo: GitRepository, path: str, branch: str, base: str) -> None:
+        self.path, self.branch = path, branch
+        self.is_new = not repo.branch_exists(branch)
+        commit = repo.commit_of(base if self.is_new else f"refs/heads/{branch}")
+        if commit is None:
+            raise NotFound(
+                f"{base} is no commit of {repo.root}", hint="Give a branch, a tag or a commit that is there."
+            )
+        self.commit = commit
+        self._was_empty = os.path.isdir(path)
+        self._missing = _missing_parents(path)
+
+    def register(self, repo: GitRepository) -> None:
+        """Let git make the branch and an empty worktree that is marked as half made. The repository is locked."""
+        new = ("--no-track", "-b", self.branch, "--", self.path, self.commit)
+        words = new if self.is_new else ("--", self.path, self.branch)
+        try:
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            delete(trash_of(self.path))
+            self._run(repo, "worktree", "add", "--quiet", "--no-checkout", "--lock", "--reason", HALF_MADE, *words)
+        except BaseException:
+            self._undo(_calm(repo))
+            raise
+
+    def check_out(self, repo: GitRepository) -> None:
+        """Fill the worktree as git itself does, and take the mark away. Its directory is held."""
+        try:
+            git_dir = git_dir_of(repo, self.path)
+            env = {"GIT_DIR": git_dir, "GIT_WORK_TREE": self.path}
+            self._run(repo, "reset", "--hard", "--quiet", "--no-recurse-submodules", cwd=self.path, env=env)
+            os.unlink(os.path.join(git_dir, "locked"))
+        except BaseException:
+            with lock(_calm(repo)) as alone:
+                self._undo(alone)
+            raise
+
+    def _run(self, repo: GitRepository, *words: str, **more: Any) -> None:
+        ended = repo.git(*words, **more)
         if ended.code != 0:
-            raise _add_failure(repo, ended, path)
-    except BaseException:
-        calm = replace(repo, stop=None)  # the caller may have given up; what was begun is still cleared away
-        _undo(calm, path, missing, was_empty, (branch, commit) if is_new else None)
-        raise
-    return Added(branch_is_new=is_new)
+            raise _add_failure(repo, ended, self.path)
+
+    def _undo(self, repo: GitRepository) -> None:
+        with contextlib.suppress(Failure):  # then it is named by what hindered it first
+            delete(self.path)
+        if at(repo, self.path) is not None:
+            forget(repo, self.path)
+        if self.is_new and repo.branch_exists(self.branch):
+            repo.git("update-ref", "-d", "--", f"refs/heads/{self.branch}", self.commit)
+        if self._was_empty:
+            os.makedirs(self.path)
+        for parent in (os.path.join(repo.git_dir, "worktrees"), *self._missing):
+            with contextlib.suppress(OSError):  # another worktree may be in it by now
+                os.rmdir(parent)
+
+
+def _calm(repo: GitRepository) -> GitRepository:
+    """The repository without a stop: the caller may have given up, and what was begun is still cleared away."""
+    return replace(repo, stop=None)
 
 
 def _add_failure(repo: GitRepository, ended: Ended, path: str) -> Failure:
@@ -248,17 +317,3 @@ def _missing_parents(path: str) -> list[str]:
         missing.append(parent)
         parent = os.path.dirname(parent)
     return missing
-
-
-def _undo(repo: GitRepository, path: str, made: list[str], was_empty: bool, branch: tuple[str, str] | None) -> None:
-    with contextlib.suppress(Failure):  # then it is named by what hindered it first
-        delete(path)
-    if at(repo, path) is not None:
-        forget(repo, path)
-    if branch is not None and repo.branch_exists(branch[0]):
-        repo.git("update-ref", "-d", "--", f"refs/heads/{branch[0]}", branch[1])
-    if was_empty:
-        os.makedirs(path)
-    for parent in (os.path.join(repo.git_dir, "worktrees"), *made):
-        with contextlib.suppress(OSError):  # another worktree may be in it by now
-            os.rmdir(parent)

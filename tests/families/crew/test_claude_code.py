@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from crewhall.families.crew.claude_code import observe, prepare
+from crewhall.families.crew.hook_log import HookLog
 from crewhall.families.crew.run_directory import RunDirectory
 from crewhall.families.crew.transcript import Transcript
 from crewhall.outside import claude_hook
@@ -88,6 +89,36 @@ def test_the_log_stays_small(place: RunDirectory) -> None:
     assert (place.path / "hooks.jsonl").stat().st_size > claude_hook.LOG_BYTES, "others may be writing"
     hook(place, "Stop")
     assert (place.path / "hooks.jsonl").stat().st_size < 200
+
+
+def test_the_log_is_read_on_and_the_rest_of_a_part_that_was_moved(place: RunDirectory) -> None:
+    current, older, log = place.path / "hooks.jsonl", place.path / "hooks.old.jsonl", HookLog()
+
+    def write(text: str) -> None:
+        with current.open("a") as file:
+            file.write(text)
+
+    def read_numbers() -> list[int]:
+        log.read_on(place)
+        assert log.messages == {f"im_{number}" for number in range(len(log.messages))}
+        return [len(log.messages), log.last_at or 0]
+
+    lines = [json.dumps({"event": "UserPromptSubmit", "at": n + 1, "messages": [f"im_{n}"]}) + "\n" for n in range(5)]
+    assert read_numbers() == [0, 0]
+    write(lines[0] + "no JSON\n" + lines[1][:20])
+    assert read_numbers() == [1, 1], "half a line waits for the rest"
+    write(lines[1][20:])
+    current.replace(older)
+    write(lines[2])
+    assert read_numbers() == [3, 3]
+    write(lines[3])
+    current.replace(older)
+    assert read_numbers() == [3, 3], "a hook is about to begin the next part"
+    write(lines[4])
+    assert read_numbers() == [5, 5]
+    again = HookLog()
+    again.read_on(place)
+    assert (again.messages, again.last_at) == ({"im_2", "im_3", "im_4"}, 5), "another hub has both parts"
 
 
 def test_hooks_tell_the_state_where_no_status_file_does(place: RunDirectory) -> None:

@@ -16,7 +16,7 @@ from crewhall.app import Tick
 from crewhall.config import Settings
 from crewhall.families.crew import claude_code
 from crewhall.families.crew.family import crew
-from crewhall.families.crew.hook_log import Line, hook_lines, prompted_messages
+from crewhall.families.crew.hook_log import HookLog
 from crewhall.families.crew.mailbox import Mailbox, Tray, frame
 from crewhall.families.crew.model import DeliveredBy, InstanceMessageRow, InstanceRow
 from crewhall.families.crew.run_directory import RunDirectory, run_directory
@@ -47,9 +47,10 @@ class Attempt:
 
 @dataclass
 class Deliveries:
-    """What a hub remembers between two looks; another hub reads the transcripts again."""
+    """What a hub remembers between two looks; another hub reads the transcripts and logs again."""
 
     transcripts: dict[tuple[str, str], Transcript] = field(default_factory=dict)
+    hook_logs: dict[tuple[str, str | None], HookLog] = field(default_factory=dict)
     attempts: dict[str, Attempt] = field(default_factory=dict)
 
 
@@ -68,11 +69,12 @@ def deliver(tick: Tick, row: InstanceRow) -> None:
         memory = tick.hub.state(DELIVERIES)
         transcript = memory.transcripts.setdefault((row["id"], row["conversation_id"]), Transcript())
         transcript.read_on(claude_code.transcript_path(place, row["conversation_id"]))
-        lines = hook_lines(place)
-        _note_use(tick, row, transcript, lines)
+        hooks = memory.hook_logs.setdefault((row["id"], row["process_started"]), HookLog())
+        hooks.read_on(place)
+        _note_use(tick, row, transcript, hooks)
         with tick.look() as look:
             waiting: list[InstanceMessageRow] = look.all("instance_messages_open", instance_id=row["id"])
-        left = _sort(tick, box, waiting, transcript.messages | prompted_messages(lines))
+        left = _sort(tick, box, waiting, transcript.messages | hooks.messages)
         for one in box.ids() - {message["id"] for message in left}:
             box.drop(one)
             memory.attempts.pop(one, None)
@@ -129,9 +131,9 @@ def _is_on_screen(screen: str, message_id: str) -> bool:
     return message_id in screen or PASTED_MARK in screen
 
 
-def _note_use(tick: Tick, row: InstanceRow, transcript: Transcript, lines: list[Line]) -> None:
+def _note_use(tick: Tick, row: InstanceRow, transcript: Transcript, hooks: HookLog) -> None:
     """Write down the tokens and the last activity, once the transcript is read to its end and when they changed."""
-    times = [transcript.active_at, row["last_activity_at"], lines[-1]["at"] if lines else None]
+    times = [transcript.active_at, row["last_activity_at"], hooks.last_at]
     active_at = max((one for one in times if one is not None), default=None)
     found = (transcript.input_tokens, transcript.output_tokens, active_at)
     known = (row["input_tokens"], row["output_tokens"], row["last_activity_at"])

@@ -8,8 +8,9 @@ What Claude Code's hooks wrote down, and the state that follows from it.
 import contextlib
 import json
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from crewhall.families.crew.observation import Observation
 from crewhall.families.crew.run_directory import RunDirectory
@@ -28,21 +29,55 @@ def hook_lines(place: RunDirectory) -> list[Line]:
 
 
 def _lines(path: Path) -> list[Line]:
-    found = []
+    found: list[Line] = []
     with contextlib.suppress(OSError), path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - TAIL_BYTES))
-        for line in file.read(TAIL_BYTES).split(b"\n"):
-            with contextlib.suppress(ValueError, RecursionError):
-                value = json.loads(line)
-                if isinstance(value, dict) and isinstance(value.get("at"), int):
-                    found.append(value)
+        found = _parse(file.read(TAIL_BYTES))
     return found
 
 
-def prompted_messages(lines: list[Line]) -> set[str]:
-    """The messages that were in a prompt which the program took."""
-    return {one for line in lines for one in line.get("messages") or ()}
+def _parse(data: bytes) -> list[Line]:
+    found = []
+    for line in data.split(b"\n"):
+        with contextlib.suppress(ValueError, RecursionError):
+            value = json.loads(line)
+            if isinstance(value, dict) and isinstance(value.get("at"), int):
+                found.append(value)
+    return found
+
+
+@dataclass
+class HookLog:
+    """What the log of one run has told so far, read on as it grows: it is looked at every few seconds.
+
+    `messages` were in a prompt which the program took; `last_at` is the time of the last event.
+    """
+
+    messages: set[str] = field(default_factory=set)
+    last_at: int | None = None
+    _inode: int = 0
+    _offset: int = 0
+
+    def read_on(self, place: RunDirectory) -> None:
+        """Read what was added; of a log that was moved since, the rest of the older part first."""
+        with contextlib.suppress(OSError), (place.path / "hooks.jsonl").open("rb") as file:
+            inode = os.fstat(file.fileno()).st_ino
+            if inode != self._inode:
+                with contextlib.suppress(OSError), (place.path / "hooks.old.jsonl").open("rb") as older:
+                    self._read(older, self._offset if os.fstat(older.fileno()).st_ino == self._inode else 0)
+                self._inode, self._offset = inode, 0
+            self._offset = self._read(file, self._offset)
+
+    def _read(self, file: BinaryIO, offset: int) -> int:
+        """Note the whole lines from an offset on; where they end."""
+        file.seek(offset)
+        data = file.read()
+        whole = data.rfind(b"\n") + 1
+        for line in _parse(data[:whole]):
+            self.messages.update(line.get("messages") or ())
+            self.last_at = line["at"]
+        return offset + whole
 
 
 def open_tools(lines: list[Line]) -> list[Line]:

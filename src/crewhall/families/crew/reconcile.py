@@ -24,7 +24,7 @@ from crewhall.families.crew.run_directory import directories_below, run_director
 from crewhall.families.crew.site import has_session, is_running, leader_of, tmux_of
 from crewhall.outside.git import open_repository
 from crewhall.outside.launch_spec import LAUNCHER
-from crewhall.outside.processes import Marked, boot_id, is_alive, marked_by, tree
+from crewhall.outside.processes import Marked, boot_id, is_alive, marked_by, trees
 from crewhall.outside.tmux import Pane
 from crewhall.stop import Stop
 from crewhall.store.transaction import Row, Store
@@ -219,11 +219,12 @@ def _changed_at(path: Path) -> int | None:
 
 def _detached_processes(world: World, busy: set[str], row_of: Callable[[str], Row | None]) -> Iterator[Difference]:
     """Processes that an instance started and that are below no session of its own: listed, never ended."""
+    rows = {instance_id: row_of(instance_id) for instance_id in world.marked}
+    leaders = {instance_id: leader_of(row) if row else None for instance_id, row in rows.items()}  # type: ignore[arg-type]
+    below = trees(leader for leader in leaders.values() if leader)
     for instance_id, marked in world.marked.items():
-        row = row_of(instance_id)
-        leader = leader_of(row) if row else None  # type: ignore[arg-type]
-        own = {one.pid for one in tree(leader)} if leader else set()
-        pane = world.panes.get(instance_id)
+        leader, pane = leaders[instance_id], world.panes.get(instance_id)
+        own = {one.pid for one in below[leader]} if leader else set()
         if instance_id in busy or (leader is None and pane is not None and not pane.is_dead):
             continue
         for one in marked:

@@ -114,8 +114,9 @@ def instance_start(
     }
     candidates = candidate_ports(call)
     stem = stem_for(type, issue_number, title or prompt)
+    names = names_taken(repo, stem)
     with call.begin_midway() as tx:
-        operation, row = begin_start(call, tx, repo, STARTING, stem, fields, role, capabilities, candidates)
+        operation, row = begin_start(call, tx, STARTING, stem, names, fields, role, capabilities, candidates)
     carry_out(call, operation)
     return InstanceStarted(
         instance_id=row["id"],
@@ -150,9 +151,9 @@ def _repository_path(call: Call, given: str | None) -> str:
 def begin_start(
     call: Call,
     tx: Tx,
-    repo: GitRepository,
     kind: Kind[NodeWorld],
     stem: str,
+    names: list[str],
     fields: Row,
     role: Role,
     capabilities: list[str] | None,
@@ -162,9 +163,9 @@ def begin_start(
     """The row, the agent and the operation of a new instance, whose id, branch and session nobody has."""
     tx.run("hall_lock")
     taken = [one["id"] for one in tx.all("instance_ids_with", stem=f"{stem}-a")]
-    instance_id = numbered_id(stem, [*taken, *_names_taken(repo, stem)])
+    instance_id = numbered_id(stem, [*taken, *names])
     known = fields["runtime"] if fields["runtime"] in KNOWN_TO_AGENTS else "custom"
-    path = true_path(os.path.join(worktrees_directory(repo.root), instance_id))
+    path = true_path(os.path.join(worktrees_directory(fields["repository_path"]), instance_id))
     own = {"name": instance_id, "runtime": known, "workspace_path": path, "metadata": None}
     own["capabilities"] = json.dumps(capabilities) if capabilities else None
     agent = insert_agent(call, tx, own, role, fields["type"], "offline")
@@ -188,7 +189,7 @@ def _ports_taken(tx: Tx, node: str) -> set[int]:
     return {port for row in tx.all("instance_ports", node=node) for port in json.loads(row["ports"])}
 
 
-def _names_taken(repo: GitRepository, stem: str) -> list[str]:
+def names_taken(repo: GitRepository, stem: str) -> list[str]:
     """Branches and directories where a new instance's would be; a person's own among them are left alone.
 
     `work-7-a1/fix` keeps git from making `work-7-a1`, and some disks take `Work-7-A1` for the same name.

@@ -22,15 +22,9 @@ class Transcript:
     is_read: bool = False  # to the end, as it was at the last look
     messages: set[str] = field(default_factory=set)
     active_at: int | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
     _uses: dict[str, tuple[int, int]] = field(default_factory=dict)
-
-    @property
-    def input_tokens(self) -> int:
-        return sum(one[0] for one in self._uses.values())
-
-    @property
-    def output_tokens(self) -> int:
-        return sum(one[1] for one in self._uses.values())
 
     def read_on(self, path: Path | None) -> None:
         """Read what was added, up to the last whole line and a bounded number of bytes."""
@@ -62,8 +56,13 @@ class Transcript:
                 self.active_at = int(datetime.fromisoformat(entry["timestamp"]).timestamp() * 1000)
 
     def _count(self, message: dict[str, Any]) -> None:
-        usage = message["usage"]
-        self._uses[str(message["id"])] = (sum(int(usage.get(name) or 0) for name in INPUT), int(usage["output_tokens"]))
+        """Add the use of an answer; the last of its parts counts."""
+        usage, answer = message["usage"], str(message["id"])
+        found = (sum(int(usage.get(name) or 0) for name in INPUT), int(usage["output_tokens"]))
+        before = self._uses.get(answer, (0, 0))
+        self.input_tokens += found[0] - before[0]
+        self.output_tokens += found[1] - before[1]
+        self._uses[answer] = found
 
 
 def _plain(content: Any) -> str:

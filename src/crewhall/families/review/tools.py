@@ -17,7 +17,7 @@ from crewhall.families.crew.model import InstanceId, InstanceRow
 from crewhall.families.crew.rules import LIVE, refuse_busy, refuse_status
 from crewhall.families.crew.site import refuse_elsewhere
 from crewhall.families.crew.steps import end_later
-from crewhall.families.crew.tools import begin, begin_start, candidate_ports, carry_out
+from crewhall.families.crew.tools import begin, begin_start, candidate_ports, carry_out, names_taken
 from crewhall.families.review.callers import calling_instance, note_caller
 from crewhall.families.review.family import review
 from crewhall.families.review.model import (
@@ -80,7 +80,8 @@ def request_review(
     ports, packet = candidate_ports(call), decision_packet(call, repo, coder)
     with call.look() as look:
         facts = _facts(call, look, coder, head, completion_message, reviewer_prompt)
-    prompt = review_prompt(repo, coder, facts)
+    prompt, stem = review_prompt(repo, coder, facts), _stem(coder)
+    names = names_taken(repo, stem)
     with call.begin_midway() as tx:
         tx.run("hall_lock")
         coder = locked_row(tx, coder["id"])
@@ -88,7 +89,7 @@ def request_review(
         if decision.iteration is None:
             _note_refusal(call, tx, coder, decision)
         else:
-            operation, reviewer = _begin_review(call, tx, repo, coder, prompt, decision.iteration, head, ports)
+            operation, reviewer = _begin_review(call, tx, coder, prompt, decision.iteration, head, names, ports)
     if decision.iteration is None:
         raise limit_failure(coder["id"], facts.iteration - 1, decision, limits, packet)
     carry_out(call, operation)
@@ -148,22 +149,26 @@ def _facts(call: Call, look: Tx, coder: InstanceRow, head: str, *given: str | No
 def _begin_review(
     call: Call,
     tx: Tx,
-    repo: GitRepository,
     coder: InstanceRow,
     prompt: str,
     iteration: int,
     head: str,
+    names: list[str],
     ports: list[int],
 ) -> tuple[Any, InstanceRow]:
     """The review, its instance and the operation that starts it."""
     fields = {name: coder[name] for name in ("runtime", "node", "repository_path", "tier", "issue_number")}
     fields |= {"type": "review", "base_branch": coder["branch"], "conversation_id": str(uuid.uuid4())}
     fields |= {"prompt": prompt, "parent": coder["id"]}
-    stem = f"review-{coder['id'].partition('-')[2].rpartition('-a')[0]}"
-    started = begin_start(call, tx, repo, REVIEWING, stem, fields, "worker", None, ports, base=head)
+    started = begin_start(call, tx, REVIEWING, _stem(coder), names, fields, "worker", None, ports, base=head)
     own = {"coder": coder["id"], "reviewer": started[1]["id"], "forked_from": head}
     tx.run("review_insert", iteration=iteration, now=tx.now, **own)
     return started
+
+
+def _stem(coder: InstanceRow) -> str:
+    """What a reviewer's id begins with: of work-7-a1, review-7."""
+    return f"review-{coder['id'].partition('-')[2].rpartition('-a')[0]}"
 
 
 def _count_uncommitted(repo: GitRepository, coder: InstanceRow) -> int:
