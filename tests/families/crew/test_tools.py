@@ -109,6 +109,12 @@ def test_a_bad_start_is_refused_and_leaves_nothing(site: Site, given: dict[str, 
     assert failure.code == code and words in failure.message
 
 
+def test_a_list_has_the_first_line_of_a_prompt(site: Site) -> None:
+    name = site.start("Fix it\n\nThe list is too long.")
+    assert [one["prompt"] for one in site.call("instance_list")["instances"]] == ["Fix it"]
+    assert site.call("instance_get", id=name)["prompt"].endswith("too long.")
+
+
 def test_a_file_in_the_place_of_worktrees_is_refused_by_its_name(site: Site) -> None:
     Path(f"{site.repository}-worktrees").write_text("in the way")
     assert site.refused_start().fields["instance_id"] == "work-trial-a1"

@@ -65,6 +65,7 @@ from crewhall.tool import OPERATOR
 
 KNOWN_TO_AGENTS = ("claude_code", "codex", "gemini", "opencode")  # runtimes that an agent's row can name
 LISTED_BYTES = 2_000  # of an instance in a list
+LISTED_PROMPT = 100  # characters of its prompt there
 SPARE_PORTS = 40  # times as many ports as one start needs are looked at: so many may start at once
 OUTPUT_LINES, OUTPUT_CHARACTERS = 200, 40_000
 
@@ -332,15 +333,21 @@ def instance_list(
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> Instances:
-    """List instances, newest first; filter by status, type or repository."""
+    """List instances, newest first; filter by status, type or repository. Of a prompt it has the first line."""
     chosen = {"statuses": json.dumps(status) if status else None, "type": type, "repository": repository_path}
     with call.begin() as tx:
         rows = tx.all("instances", limit=limit, offset=offset, **chosen)
         total = tx.value("instances_count", **chosen)
     terminals = Terminals(call.settings)
-    shown = (_to_instance(call, row, terminals, total=LISTED_BYTES) for row in rows)
+    shown = (_to_instance(call, _with_first_line(row), terminals, total=LISTED_BYTES) for row in rows)
     items, following = page(shown, total, offset)
     return Instances(instances=items, total=total, next_offset=following)
+
+
+def _with_first_line(row: InstanceRow) -> InstanceRow:
+    """The row with the first line of its prompt only, as a list shows it."""
+    first = row["prompt"].strip().partition("\n")[0]
+    return {**row, "prompt": first if len(first) <= LISTED_PROMPT else f"{first[:LISTED_PROMPT]}…"}
 
 
 @crew.tool("instance_output", ours=True, pace="long", profiles=("coordinator",))
