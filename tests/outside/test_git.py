@@ -407,7 +407,7 @@ def test_a_half_made_worktree_is_cleared_and_made_anew(repo: GitRepository, plac
     half_made(repo, place)
     (left,) = [tree for tree in worktrees(repo) if not tree.is_main]
     assert left.is_half_made and not (place / "file-2").exists()
-    add_worktree(repo, str(place), "login", "main", may_be_ours=True)
+    assert add_worktree(repo, str(place), "login", "main", may_be_ours=True) == Added(False, was_there=True)
     assert (place / "file-2").exists() and not git(place, "status", "--porcelain")
     assert [tree.is_locked for tree in worktrees(repo)] == [False, False]
 
@@ -464,7 +464,7 @@ def test_a_git_that_outlives_its_killed_caller_is_waited_for(
         with pytest.raises(TimedOut):
             work(replace(repo, stop=Stop(0.2)), place)
     go.write_text("")
-    assert add_again(repo, place) == Added(branch_is_new=False)
+    assert add_again(repo, place) == Added(False, was_there=True)
     assert (place / "file-2").exists() and not git(place, "status", "--porcelain")
     assert [tree.is_locked for tree in worktrees(repo)] == [False, False]
 

@@ -53,7 +53,7 @@ class GitWorktree:
 
 @dataclass(frozen=True)
 class Added:
-    """`was_there`: an earlier call had finished; whether its branch was new, that call's caller knows."""
+    """`was_there`: an earlier call had made it or begun it; whether its branch was new, that call's caller knows."""
 
     branch_is_new: bool
     was_there: bool = False
@@ -141,7 +141,7 @@ def add_worktree(repo: GitRepository, path: str, branch: str, base: str, may_be_
             making.register(alone)
             handle = held.enter_context(hold(path))
         making.check_out(replace(repo, keep=(handle,)))
-    return Added(branch_is_new=making.is_new)
+    return Added(making.is_new, was_there=there is not None)
 
 
 @contextlib.contextmanager

@@ -146,14 +146,6 @@ def test_a_wrong_status_is_refused_by_name(site: Site) -> None:
         assert failure.code == "INVALID_STATE" and failure.fields["instance_id"] == name
 
 
-def test_starts_at_once_have_ids_branches_and_sessions_of_their_own(site: Site) -> None:
-    with ThreadPoolExecutor(4) as threads:
-        names = sorted(threads.map(lambda _: site.start(), range(4)))
-    assert names == [f"work-trial-a{number}" for number in range(1, 5)]
-    assert sorted(site.tmux.panes()) == names
-    assert git(site.repository, "branch", "--list", "work-*", "--format=%(refname:short)").split() == names
-
-
 def test_a_persons_own_branch_is_left_alone(site: Site) -> None:
     git(site.repository, "branch", "work-trial-a1")
     assert site.start() == "work-trial-a2"

@@ -2,12 +2,14 @@
 
 import json
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from tests.conftest import eventually
 from tests.families.crew.conftest import Site
 from tests.families.work.workflows import sql
 from tests.outside.repos import commit, git, refs
+from tests.outside.test_tmux import is_connected, server_pid
 from tests.sizes import size
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -128,23 +131,53 @@ def test_starts_that_fail_beside_others_leave_exactly_the_good_ones(sites: list[
     assert_nothing_is_left(site)
 
 
-def wait_at(place: str, gate: threading.Barrier, point: str) -> None:
-    if point == place:
-        gate.wait(20)
+# The first new-session and the kill-session of the old one meet at a pipe, and go on at the same moment.
+MEETING = """#!/bin/sh
+case " $* " in
+*" new-session "*) if rm {place}/starts 2> /dev/null; then : < {place}/pipe; fi;;
+*" kill-session -t =$(cat {place}/old): "*) if rm {place}/ends 2> /dev/null; then : > {place}/pipe; fi;;
+esac
+exec {tmux} "$@"
+"""
 
 
-def has_ended(site: Site, instance_id: str) -> bool:
-    return bool(site.state(instance_id)["name"] == "ended")
+@pytest.fixture
+def meeting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with a `tmux` that is in PATH, and what it looks at."""
+    place = tmp_path / "meeting"
+    place.mkdir()
+    os.mkfifo(place / "pipe")
+    (place / "tmux").write_text(MEETING.format(place=place, tmux=shutil.which("tmux")))
+    (place / "tmux").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}:{os.environ['PATH']}")
+    return place
 
 
-def test_a_start_succeeds_while_the_last_session_ends(sites: list[Site]) -> None:
-    """Killing its last session ends the tmux server. Its program is dead, so that a stop comes to that at once."""
+def test_a_start_succeeds_while_the_last_session_ends(sites: list[Site], meeting: Path) -> None:
+    """Killing its last session ends the tmux server, and what has just connected to it is refused."""
     site, other = sites
-    name, gate = site.start(), threading.Barrier(2)
-    for _ in range(size(6, 60)):
-        os.kill(int(site.call("instance_get", id=name)["pid"]), signal.SIGKILL)
-        eventually(partial(has_ended, site, name))
-        for one in sites:
-            one.hub.journal.at = partial(wait_at, "session begins", gate)
+    name = site.start()
+    for _ in range(size(2, 60)):
+        (meeting / "old").write_text(name)
+        for file in ("starts", "ends"):
+            (meeting / file).touch()
         ended, name = at_once(partial(other.call, "instance_stop", id=name), site.start)
         assert ended["status"] == "terminated" and list(site.tmux.panes()) == [name]
+        assert not (meeting / "starts").exists() and not (meeting / "ends").exists()
+
+
+def test_a_start_whose_terminal_server_dies_is_tried_again(sites: list[Site], meeting: Path) -> None:
+    site = sites[0]
+    old = site.start()
+    server = server_pid(site.tmux)
+    (meeting / "starts").touch()
+    with ThreadPoolExecutor(1) as threads:
+        starting = threads.submit(site.start)
+        eventually(lambda: not (meeting / "starts").exists())
+        os.kill(server, signal.SIGSTOP)
+        (meeting / "pipe").write_text("")
+        eventually(lambda: is_connected("work-trial-a2", site.tmux))
+        os.kill(server, signal.SIGKILL)
+        assert starting.result(20) == "work-trial-a2"
+    assert list(site.tmux.panes()) == ["work-trial-a2"]
+    eventually(lambda: site.state(old)["name"] == "ended")

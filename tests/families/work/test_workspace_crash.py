@@ -24,9 +24,10 @@ from tests.outside.repos import git, refs
 pytestmark = pytest.mark.slow
 
 Killed = Callable[..., None]
-MAKING = [  # (a) when the row is written, (b) when git is done and the row does not say so yet
+MAKING = [  # when the row is written, when git knows the worktree, and when it has its files; no row says so yet
     pytest.param("worktree add", False, id="before git"),
-    pytest.param("worktree add", True, id="after git"),
+    pytest.param("worktree add", True, id="registered"),
+    pytest.param("reset --hard", True, id="filled"),
 ]
 ENDING = [
     pytest.param("commit-tree", True, id="saved, without a ref"),
@@ -73,7 +74,7 @@ def test_the_same_claim_again_finishes_a_workspace_in_whose_making_the_hub_was_k
     claim = site.ask("task_claim", **given)
     assert claim["workspace"]["id"] == left["id"] and git(claim["workspace"]["path"], "status", "--porcelain") == ""
     assert site.workspaces(workflow)[0]["worktree"] == "made"
-    assert len(watch.calls("worktree add")) == (1 if after else 2)
+    assert len(watch.calls("worktree add")) == 2
     site.end(left["id"])
     assert site.is_as_before(), "one that was made, and not found"
 
@@ -152,9 +153,9 @@ def test_git_killed_together_with_the_hub_leaves_nothing_that_stands_in_the_way(
     """What git itself leaves when it is killed in the middle: a locked entry and some of the files."""
     workflow, _ = site.workflow()
     given = {"workflow_id": workflow, "branch": "a"}
-    call_and_kill("worktree add", True, "workspace_create", **given)
+    call_and_kill("reset --hard", True, "workspace_create", **given)
     (entry,) = (site.root / ".git" / "worktrees").iterdir()
-    (entry / "locked").write_text("initializing")
+    assert (entry / "locked").read_text().strip() == "initializing"
     (site.home / "a" / "file-0").unlink()
     made = site.workspace(workflow, "a")
     assert (made["worktree"], git(made["path"], "status", "--porcelain")) == ("made", "")
