@@ -28,6 +28,7 @@ NOUNS = {
 }
 # By the name of an argument: which thing of the hall it names.
 NAMED = {
+    "instance_id": "in",
     "workflow_id": "wf",
     "task_id": "tk",
     "current_task_id": "tk",

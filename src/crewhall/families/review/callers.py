@@ -6,6 +6,7 @@ from typing import Any, cast
 from crewhall.app import Call
 from crewhall.errors import Failure, Forbidden, InvalidInput
 from crewhall.families.crew.model import InstanceRow
+from crewhall.families.crew.rules import ID_PATTERN
 from crewhall.families.crew.tools import find_instance
 from crewhall.outside.git import open_repository
 
@@ -40,11 +41,11 @@ def calling_instance(call: Call, given: str | None, types: tuple[str, ...]) -> I
 def note_caller(call: Call, arguments: Mapping[str, Any]) -> None:
     """Let the call log say which instance the call is made for, and which commit it is at; refused calls too."""
     given = arguments.get("instance_id")
-    name = call.actor.instance or (given if isinstance(given, str) else None)
+    name = call.actor.instance or (given if isinstance(given, str) and ID_PATTERN.fullmatch(given) else None)
     if name is None:
         return
-    call.note(instance=name[:100])
-    row = cast(InstanceRow | None, call.one("instance_get", id=name[:100]))
+    call.note(instance=name)
+    row = cast(InstanceRow | None, call.one("instance_get", id=name))
     if row is not None and row["node"] == call.settings.node:
         call.note(commit=head_of(row))
 

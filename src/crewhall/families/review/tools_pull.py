@@ -40,7 +40,7 @@ class PullRequestOpened(Result):
     who=("operator", "coding", "review", "planning"),
     profiles=("coding", "review", "planning", "coordinator"),
     notes=note_caller,
-    command="instance pull-request",
+    command="review pull-request",
 )
 def create_pull_request(
     call: Call,
