@@ -1,6 +1,7 @@
 """Pages are true: links lead somewhere, commands are there, and what the pages of the nouns show really happens."""
 
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from crewhall.edges.cli.main import split_flags
 from crewhall.edges.http.rest import describe
 from crewhall.fakehosts.github import FakeGitHub
 from crewhall.families.all import registry
+from crewhall.families.crew.site import tmux_of
 from crewhall.tool import Tool
 from tests.blocks import Block, blocks_of, commands_of, run, shows
 from tests.conftest import Live, settings_for
@@ -152,6 +154,9 @@ def hub_at(home: Path, **settings: Any) -> Iterator[None]:
         finally:
             address_file.remove()
             live.stop()
+            tmux = tmux_of(hub.settings)
+            for session in tmux.panes() if shutil.which("tmux") else ():
+                tmux.kill(session)
 
 
 def _make_shop(root: Path) -> None:
