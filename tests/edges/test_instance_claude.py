@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from crewhall.families.crew.site import tmux_of
-from crewhall.outside.processes import marked_processes
+from crewhall.outside.processes import marked_by
 from crewhall.outside.tmux import Tmux
 from crewhall.token_file import read_operator_token
 from tests.conftest import eventually
@@ -152,7 +152,7 @@ def test_claude_code_works_hears_and_ends(tmp_path: Path) -> None:
             file.unlink()
         assert (here.state(instance)["name"], here.state(instance)["source"]) == ("idle", "hooks")
         here.ask("instance_stop", id=instance)
-        eventually(lambda: not marked_processes("CREWHALL_INSTANCE", instance))
+        eventually(lambda: not marked_by("CREWHALL_INSTANCE", f"CREWHALL_HOME={tmp_path / 'hall'}"))
         assert instance not in here.tmux.panes()
 
 
