@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from crewhall.app import Call, Tick
 from crewhall.errors import Failure
+from crewhall.families.crew.changes import refuse_unproven
 from crewhall.families.crew.family import crew
 from crewhall.families.crew.model import DifferenceShown, InstanceCheck, InstanceRepair
 from crewhall.families.crew.reconcile import Difference, find_differences
 from crewhall.families.crew.repair import Repair, is_safe_alone
-from crewhall.families.crew.tools import refuse_unproven
 from crewhall.tool import OPERATOR
 
 log = logging.getLogger(__name__)

@@ -5,9 +5,9 @@ from typing import Any, cast
 
 from crewhall.app import Call
 from crewhall.errors import Failure, Forbidden, InvalidInput
+from crewhall.families.crew.changes import find_instance
 from crewhall.families.crew.model import InstanceRow
 from crewhall.families.crew.rules import ID_PATTERN
-from crewhall.families.crew.tools import find_instance
 from crewhall.outside.git import open_repository
 
 

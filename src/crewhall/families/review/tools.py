@@ -10,6 +10,7 @@ from typing import Any
 
 from crewhall.app import Call
 from crewhall.errors import InvalidState
+from crewhall.families.crew.changes import begin, begin_start, candidate_ports, carry_out, names_taken
 from crewhall.families.crew.delivery import has_inbox_only
 from crewhall.families.crew.instance_rows import locked_row
 from crewhall.families.crew.live_settings import live_setting
@@ -17,7 +18,6 @@ from crewhall.families.crew.model import InstanceId, InstanceRow
 from crewhall.families.crew.rules import LIVE, refuse_busy, refuse_status
 from crewhall.families.crew.site import refuse_elsewhere
 from crewhall.families.crew.steps import end_later
-from crewhall.families.crew.tools import begin, begin_start, candidate_ports, carry_out, names_taken
 from crewhall.families.review.callers import calling_instance, note_caller
 from crewhall.families.review.family import review
 from crewhall.families.review.model import (

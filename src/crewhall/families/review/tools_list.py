@@ -6,9 +6,9 @@ from pydantic import Field
 
 from crewhall.app import Call
 from crewhall.bounded import Limit, Offset, page
+from crewhall.families.crew.changes import find_instance
 from crewhall.families.crew.live_settings import live_setting
 from crewhall.families.crew.model import InstanceId
-from crewhall.families.crew.tools import find_instance
 from crewhall.families.review.family import review
 from crewhall.families.review.model import ReviewDetail, ReviewItem, ReviewRound, Reviews, RoundDetail
 from crewhall.store.transaction import Row, Tx

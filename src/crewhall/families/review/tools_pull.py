@@ -6,11 +6,11 @@ from pydantic import Field
 
 from crewhall.app import Call
 from crewhall.errors import Forbidden
+from crewhall.families.crew.changes import begin, carry_out, find_instance
 from crewhall.families.crew.instance_rows import locked_row
 from crewhall.families.crew.model import InstanceId, InstanceRow
 from crewhall.families.crew.rules import LIVE, refuse_busy, refuse_status
 from crewhall.families.crew.site import refuse_elsewhere
-from crewhall.families.crew.tools import begin, carry_out, find_instance
 from crewhall.families.pulls.providers import host
 from crewhall.families.pulls.rules_scope import refuse_branch_paths
 from crewhall.families.pulls.tiers import tier_of
