@@ -27,6 +27,7 @@ from crewhall.errors import Cancelled, Failure, Unavailable
 from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR, operator_token
 from crewhall.meter import BUCKETS, Meter
+from crewhall.outside.leftovers import process_ids, read_process
 from crewhall.stop import Stop
 from crewhall.store import calls
 from crewhall.tool import Family, Registry
@@ -492,18 +493,25 @@ def test_a_postgres_that_hangs_is_told_in_time(live: Live, database: str, impati
 
 @contextmanager
 def backends_stopped(database: str) -> Iterator[None]:
-    """PostgreSQL's processes for this database, stopped as Ctrl-Z would stop them."""
+    """PostgreSQL's processes, and the one that would start others, stopped as Ctrl-Z would stop them."""
     with psycopg.connect(server_of(database), autocommit=True) as server:
-        query = "SELECT pid FROM pg_stat_activity WHERE datname = %s"
-        pids = [row[0] for row in server.execute(query, [database.rpartition("/")[2]])]
-    for pid in pids:
+        first = parent_of(server.info.backend_pid)
+        os.kill(first, signal.SIGSTOP)  # from now on there are no new ones
+        others = [pid for pid in process_ids() if parent_of(pid) == first and pid != server.info.backend_pid]
+    for pid in others:
         os.kill(pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        for pid in pids:
+        for pid in (*others, first):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
+
+
+def parent_of(pid: int) -> int:
+    """The parent of a process; 0 for one that has just ended."""
+    words = read_process(pid, "stat").rpartition(b")")[2].split()
+    return int(words[1]) if words else 0
 
 
 def server_of(database: str) -> str:
