@@ -59,11 +59,10 @@ def merge_pending(tick: Tick) -> None:
 def _merge(tick: Tick, row: FeedbackRow) -> None:
     with tick.look() as look:
         coder = cast(InstanceRow | None, look.one("instance_get", id=row["coder"]))
-        items = look.all("items_of", feedback_id=row["id"])
     if coder is None or coder["node"] != tick.settings.node or coder["status"] in ("abandoned", "pr_merged"):
         return
     assert row["git_commit"] is not None
-    merged = merge_feedback(NodeWorld(tick.settings, tick.stop), coder, row, row["git_commit"], items)
+    merged = merge_feedback(NodeWorld(tick.settings, tick.stop), coder, row, row["git_commit"])
     if merged is None:
         return
     with tick.begin() as tx:

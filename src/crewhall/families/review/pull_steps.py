@@ -15,6 +15,7 @@ from crewhall.families.crew.steps import COMMON, Change, NodeWorld, end_later
 from crewhall.families.pulls.providers import host_at
 from crewhall.families.review.family import review
 from crewhall.families.review.feedback_file import NAME
+from crewhall.families.review.items import write_states
 from crewhall.families.review.model import RoundRow
 from crewhall.families.review.pull_target import PullTarget, pull_target
 from crewhall.families.review.review_rows import set_status
@@ -119,6 +120,9 @@ def note_pull(tx: Tx, operation: Change) -> None:
     reviewer = locked_row(tx, under_way["child_instance"])
     outcome = "approved" if data["by"] == reviewer["id"] else "withdrawn"
     tx.run("review_end", reviewer=reviewer["id"], outcome=outcome, type="spawned_review", now=tx.now)
+    if outcome == "approved":
+        tx.run("review_converged", reviewer=reviewer["id"], converged=1)
+        write_states(tx, data.get("states", ()))
     tx.run("instance_pull_set", id=reviewer["id"], **own)
     if not tx.all("operations_on", subject=reviewer["id"]):
         end_later(operation.journal, tx, reviewer, "terminated")

@@ -8,8 +8,8 @@ from crewhall.families.crew.delivery import has_inbox_only, put_in_inbox, queue_
 from crewhall.families.crew.instance_rows import Change, locked_row, note_unstarted
 from crewhall.families.crew.model import InstanceRow, Status
 from crewhall.families.crew.steps import end_later
+from crewhall.families.review.items import write_round
 from crewhall.families.review.model import Outcome, RoundRow
-from crewhall.identity import new_id
 from crewhall.journal import Journal
 from crewhall.store.transaction import Tx
 
@@ -50,13 +50,13 @@ def note_feedback(tx: Tx, operation: Change) -> None:
     review = cast(RoundRow, tx.one("review_by", reviewer=reviewer["id"]))
     coder = locked_row(tx, review["parent_instance"])
     tx.run("review_end", reviewer=reviewer["id"], outcome="feedback", type="spawned_review", now=tx.now)
-    for position, item in enumerate(data["items"]):
-        own = {"id": new_id("ri"), "coder": coder["id"], "feedback_id": data["feedback_id"], "position": position}
-        tx.run("item_insert", **own, **item, now=tx.now)
+    tx.run("review_converged", reviewer=reviewer["id"], converged=int(data["converged"]))
+    write_round(tx, coder["id"], data["feedback_id"], data)
     if coder["status"] == "waiting_review":
         set_status(tx, coder, "started")
     _tell(tx, coder, reviewer["id"], data["message"], inbox_only=data["inbox_only"])
     facts = {"reviewer": reviewer["id"], "round": review["review_iteration"], "feedback_id": data["feedback_id"]}
+    facts["converged"] = data["converged"]
     told = {"before": coder["status"], "after": _after(coder), "commit": data["merge_commit"] or data["git_commit"]}
     tx.event("review.feedback", coder["id"], **told, data=json.dumps(facts))
     end_later(operation.journal, tx, reviewer, "terminated")
