@@ -58,26 +58,30 @@ def _give_back(tick: Tick, one: RoundRow, outcome: Outcome) -> None:
 
 @review.chore("review_merges", seconds=10.0, everywhere=True, limit_seconds=120.0)
 def merge_pending(tick: Tick) -> None:
-    """Merge feedback that the coder's worktree could not take before."""
+    """Merge feedback that the coder's worktree could not take before; the rounds of a coder in their order."""
     with tick.look() as look:
         waiting: list[FeedbackRow] = look.all("feedback_pending")
+    hindered: set[str] = set()
     for row in waiting:
         try:
-            _merge(tick, row)
+            if row["coder"] not in hindered and not _merge(tick, row):
+                hindered.add(row["coder"])
         except Failure as failure:
             log.info("feedback waits", extra={"feedback": row["id"], "reason": failure.message})
 
 
-def _merge(tick: Tick, row: FeedbackRow) -> None:
+def _merge(tick: Tick, row: FeedbackRow) -> bool:
+    """Whether it is merged now."""
     with tick.look() as look:
         coder = cast(InstanceRow | None, look.one("instance_get", id=row["coder"]))
     if coder is None or coder["node"] != tick.settings.node or coder["status"] in ("abandoned", "pr_merged"):
-        return
+        return False
     assert row["git_commit"] is not None
     merged = merge_feedback(NodeWorld(tick.settings, tick.stop), coder, row, row["git_commit"])
     if merged is None:
-        return
+        return False
     with tick.begin() as tx:
         tx.run("feedback_committed", id=row["id"], git_commit=row["git_commit"], merge_commit=merged)
         data = json.dumps({"feedback_id": row["id"], "round": row["review_iteration"]})
         tx.event("review.merged", coder["id"], commit=merged, data=data)
+    return True
