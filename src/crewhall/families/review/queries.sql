@@ -66,6 +66,11 @@ UPDATE review_feedback SET git_commit = :git_commit, merge_commit = :merge_commi
 -- Feedback that waits to be merged into its coder's branch, the oldest first.
 SELECT * FROM review_feedback WHERE merge_commit IS NULL AND git_commit IS NOT NULL ORDER BY created_at, id;
 
+-- name: feedback_waiting
+-- An earlier feedback of a coding instance that waits to be merged.
+SELECT id FROM review_feedback
+ WHERE coder = :coder AND id <> :id AND merge_commit IS NULL AND git_commit IS NOT NULL LIMIT 1;
+
 -- name: item_insert
 -- An item that a feedback raises for the first time.
 INSERT INTO review_item (id, coder, feedback_id, position, item, file, line, rule, is_blocking, fingerprint, seen_at, state,

@@ -55,6 +55,13 @@ def _ref(row: FeedbackRow) -> str:
 
 def _merge(world: NodeWorld, operation: Change) -> Row:
     row, _, coder = _rows(operation)
+    if operation.journal.store.one("feedback_waiting", coder=coder["id"], id=row["id"]) is not None:
+        return {"merge_commit": None}  # rounds come in their order
+    return _merge_now(world, operation)
+
+
+def _merge_now(world: NodeWorld, operation: Change) -> Row:
+    row, _, coder = _rows(operation)
     return {"merge_commit": merge_feedback(world, coder, row, operation.data["git_commit"])}
 
 
@@ -80,7 +87,7 @@ def _keep_merge(world: NodeWorld, operation: Change) -> None:
     repo = open_repository(coder["repository_path"], world.stop)
     words = ("merge-base", "--is-ancestor", operation.data["git_commit"], f"refs/heads/{coder['branch']}")
     if repo.git(*words).code == 0:
-        raise Happened(_merge(world, operation))
+        raise Happened(_merge_now(world, operation))
 
 
 def _rows(operation: Change) -> tuple[FeedbackRow, RoundRow, InstanceRow]:

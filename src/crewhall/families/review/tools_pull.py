@@ -21,6 +21,7 @@ from crewhall.families.review.model import ItemRow, ResolvedItems, RoundRow
 from crewhall.families.review.pull_steps import PULLING
 from crewhall.families.review.pull_target import changed_paths, find_base, pull_target
 from crewhall.outside.git import open_repository
+from crewhall.store.transaction import Tx
 from crewhall.tool import Result
 
 Title = Annotated[str, Field(min_length=1, max_length=250)]
@@ -76,6 +77,7 @@ def create_pull_request(
     refuse_branch_paths(paths, call.settings["pulls.branch_deny"], call.settings["pulls.branch_allow"])
     reading = read_round(call, caller, []) if caller["type"] == "review" else None
     with call.begin_midway() as tx:
+        _refuse_unheard(tx, caller, owner)
         row = locked_row(tx, owner["id"])
         refuse_busy(row["id"], [one["kind"] for one in tx.all("operations_on", subject=row["id"])])
         refuse_status(row["id"], row["status"], LIVE, "given a pull request")
@@ -119,6 +121,26 @@ def with_open_items(description: str, items: list[ItemRow]) -> str:
     """The text of a pull request that its coder opens, with the review's items that still block."""
     lines = [f"- {' '.join(one['item'].split())[:300]}" for one in items if one["is_blocking"]]
     return "\n".join([description, "", "Open review items:", "", *lines[:20]]) if lines else description
+
+
+def _refuse_unheard(tx: Tx, caller: InstanceRow, owner: InstanceRow) -> None:
+    """Raise InvalidState while the branch's review begins or is being answered, or when the caller's own is over.
+
+    A reviewer's row is locked before its coder's, here and wherever both are.
+    """
+    seen: RoundRow | None = tx.one("review_open", coder=owner["id"])
+    reviewer = cast(InstanceRow | None, tx.one("instance_lock", id=seen["child_instance"])) if seen else None
+    if reviewer is not None:
+        refuse_busy(reviewer["id"], [one["kind"] for one in tx.all("operations_on", subject=reviewer["id"])])
+    if caller["type"] != "review":
+        return
+    still: RoundRow | None = tx.one("review_open", coder=owner["id"])
+    if still is None or still["child_instance"] != caller["id"] or reviewer is None or reviewer["status"] not in LIVE:
+        raise InvalidState(
+            f"the review by {caller['id']} is over",
+            hint="A review is answered once; review_get shows how.",
+            instance_id=caller["id"],
+        )
 
 
 def _to_result(row: InstanceRow) -> PullRequestOpened:
