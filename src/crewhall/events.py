@@ -50,6 +50,7 @@ EVENTS = {
     "report.failed": EventKind("report", "The judge gave no answer that can be used."),
     "repository.registered": EventKind("repository", "The hall knows a repository."),
     "repository.renamed": EventKind("repository", "It has another name."),
+    "review.approved": EventKind("instance", "The judge approved its work."),
     "review.requested": EventKind("instance", "A reviewer was started for it, and it waits; `data` has the round."),
     "review.feedback": EventKind("instance", "Its reviewer sent feedback, and it goes on."),
     "review.item_waived": EventKind("instance", "The operator decided that an item of its review need not be fixed."),

@@ -16,6 +16,7 @@ late one is told (Lost) before its next act.
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypedDict, TypeVar
@@ -174,7 +175,9 @@ class Kind(Generic[WorldT]):
     From the record of the step `keeps` on, the operation is finished by whoever settles it, and never undone; with
     BEGUN, from its start.
     Whoever settles it before `late_ms` are over looks again later: what was begun may still happen outside.
-    `is_orphan` says of an operation's holder that its process is known to be dead: then nobody waits for the lease.
+    `is_orphan` says of an operation's holder that its process is known to be dead: then nobody waits for the lease. A
+    `holder` that settles is called so that this can be told.
+    Of those that were left, so many are settled `at_once`.
     """
 
     name: str
@@ -187,6 +190,8 @@ class Kind(Generic[WorldT]):
     on_left: Callable[[Tx, Operation[Any]], None] = _nothing
     on_undone: Callable[[Tx, Operation[Any]], None] = _nothing
     is_orphan: Callable[[str], bool] | None = None
+    holder: Callable[[], str] = lambda: new_id("se")
+    at_once: int = 1
 
     def steps_begun(self, step: str | None) -> tuple[Step[WorldT], ...]:
         """The steps that may have happened: those up to the recorded one, and the one after it."""
@@ -286,24 +291,34 @@ class Journal:
     def take(self, kind: Kind[WorldT], place: str, most: int = AT_ONCE) -> list[Operation[WorldT]]:
         """The oldest of them, for the taker alone while its lease lasts."""
         now = self.clock()
-        fields = {"kind": kind.name, "place": place, "holder": new_id("se"), "limit": most}
+        fields = {"kind": kind.name, "place": place, "holder": kind.holder(), "limit": most}
         with self.store.write(Work("hall", None, now)) as tx:
             rows = tx.all("operations_take", **fields, lease_until=now + LEASE_MS, now=now)
         return [Operation(self, kind, row, "hall", None) for row in rows]
 
     def settle_left(self, kind: Kind[WorldT], place: str, world: WorldT) -> None:
         """Finish or undo what was left at or below a place; what can't be settled now stays for another time."""
-        for operation in self.take(kind, place) if self.count_left(kind, place) else ():
-            try:
-                self._settle(operation, world)
-            except Exception as error:
-                is_bug = not isinstance(error, Failure)
-                about = {"kind": kind.name, "subject": operation.subject, "error": str(error)}
-                log.warning("an operation is left half done", extra=about, exc_info=is_bug)
-                if operation.age_ms >= FORGET_MS:
-                    operation.drop()
-                else:
-                    operation.leave()
+        if not self.count_left(kind, place):
+            return
+        if kind.at_once == 1:
+            for operation in self.take(kind, place):
+                self._settle_or_leave(operation, world)
+            return
+        with ThreadPoolExecutor(kind.at_once) as threads:
+            taken = self.take(kind, place, kind.at_once)
+            list(threads.map(lambda operation: self._settle_or_leave(operation, world), taken))
+
+    def _settle_or_leave(self, operation: Operation[WorldT], world: WorldT) -> None:
+        try:
+            self._settle(operation, world)
+        except Exception as error:
+            is_bug = not isinstance(error, Failure)
+            about = {"kind": operation.kind.name, "subject": operation.subject, "error": str(error)}
+            log.warning("an operation is left half done", extra=about, exc_info=is_bug)
+            if operation.age_ms >= FORGET_MS:
+                operation.drop()
+            else:
+                operation.leave()
 
     def _settle(self, operation: Operation[WorldT], world: WorldT) -> None:
         if operation.is_kept:

@@ -288,11 +288,14 @@ class Family:
 
         return declare
 
-    def operation(self, name: str, *, settle_seconds: float = SETTLE_SECONDS, **more: Any) -> Kind[Any]:
+    def operation(
+        self, name: str, *, settle_seconds: float = SETTLE_SECONDS, limit_seconds: float = 60.0, **more: Any
+    ) -> Kind[Any]:
         """Declare a kind of operation outside the database (journal.py), and the chore that settles what was left."""
         kind: Kind[Any] = Kind(name, **more)
         self.operations.append(kind)
-        self.chores.append(Chore(f"settle_{name}", settle_seconds, partial(settle_all, kind), everywhere=True))
+        chore = Chore(f"settle_{name}", settle_seconds, partial(settle_all, kind), True, limit_seconds)
+        self.chores.append(chore)
         return kind
 
 

@@ -37,6 +37,7 @@ from crewhall.families.crew.launch import write_files
 from crewhall.families.crew.model import InstanceRow, Status
 from crewhall.families.crew.run_directory import run_directory
 from crewhall.families.crew.site import end_session, has_session, is_running, tmux_of
+from crewhall.identity import new_id
 from crewhall.journal import BEGUN, Happened, Journal, Operation, Step
 from crewhall.outside.git import GitRepository, open_repository
 from crewhall.outside.launch_spec import launcher_words
@@ -199,8 +200,13 @@ def holder_name() -> str:
 
 
 def _is_orphan(holder: str) -> bool:
-    pid, _, started = holder.partition(" ")
-    return pid.isdigit() and not is_alive(ProcessId(int(pid), started))
+    pid, _, rest = holder.partition(" ")
+    return pid.isdigit() and not is_alive(ProcessId(int(pid), rest.partition(" ")[0]))
+
+
+def _settler() -> str:
+    """A name of its own for each time that this process settles something."""
+    return f"{holder_name()} {new_id('se')}"
 
 
 def _reach(tick: Tick) -> Iterator[tuple[str, AbstractContextManager[NodeWorld]]]:
@@ -217,7 +223,8 @@ def start_steps(note: Callable[[Tx, Operation[Any]], None]) -> tuple[Step[NodeWo
     )
 
 
-COMMON: dict[str, Any] = {"noun": "instance", "look": "instance_get", "reach": _reach, "is_orphan": _is_orphan}
+COMMON: dict[str, Any] = {"noun": "instance", "look": "instance_get", "reach": _reach}
+COMMON |= {"is_orphan": _is_orphan, "holder": _settler}
 
 STARTING = crew.operation(
     "instance_start",

@@ -6,6 +6,7 @@ from typing import cast
 
 from crewhall.app import Tick
 from crewhall.errors import Failure
+from crewhall.families.crew.delivery import has_inbox_only
 from crewhall.families.crew.live_settings import live_setting
 from crewhall.families.crew.model import InstanceRow
 from crewhall.families.crew.rules import LIVE
@@ -13,6 +14,7 @@ from crewhall.families.crew.steps import NodeWorld
 from crewhall.families.review.family import review
 from crewhall.families.review.model import FeedbackRow, Outcome, RoundRow
 from crewhall.families.review.review_rows import give_back
+from crewhall.families.review.rules import JUDGE, reviewer_name
 from crewhall.families.review.steps import merge_feedback
 
 log = logging.getLogger(__name__)
@@ -23,7 +25,7 @@ def end_reviews(tick: Tick) -> None:
     """Give back the rounds of reviewers that ended, took too long, or whose coder waits for them no more."""
     with tick.look() as look:
         under_way: list[RoundRow] = look.all("reviews_open")
-        found = [(one, _outcome(look.one("instance_get", id=one["child_instance"]),
+        found = [(one, _outcome(one, look.one("instance_get", id=one["child_instance"]),
                                 look.one("instance_get", id=one["parent_instance"]))) for one in under_way]  # fmt: skip
     for one, outcome in found:
         if outcome is not None:
@@ -31,8 +33,10 @@ def end_reviews(tick: Tick) -> None:
     _end_late(tick, [one for one, outcome in found if outcome is None])
 
 
-def _outcome(reviewer: InstanceRow | None, coder: InstanceRow | None) -> Outcome | None:
+def _outcome(one: RoundRow, reviewer: InstanceRow | None, coder: InstanceRow | None) -> Outcome | None:
     """How a review ended without feedback; None while it goes on, or is only about to begin."""
+    if coder is not None and reviewer_name(one["child_instance"]) == JUDGE:
+        return "withdrawn" if coder["status"] not in LIVE else None
     if reviewer is None or coder is None or reviewer["pid"] is None:
         return None
     if reviewer["ended_how"] is not None or reviewer["status"] not in LIVE:
@@ -52,8 +56,10 @@ def _end_late(tick: Tick, under_way: list[RoundRow]) -> None:
 
 
 def _give_back(tick: Tick, one: RoundRow, outcome: Outcome) -> None:
+    with tick.look() as look:
+        coder = cast(InstanceRow, look.one("instance_get", id=one["parent_instance"]))
     with tick.begin() as tx:
-        give_back(tx, tick.hub.journal, tick.settings, one, outcome)
+        give_back(tx, tick.hub.journal, one, outcome, has_inbox_only(tick.settings, coder))
 
 
 @review.chore("review_merges", seconds=10.0, everywhere=True, limit_seconds=120.0)

@@ -3,6 +3,7 @@
 import json
 
 from crewhall.families.review.model import FeedbackRow
+from crewhall.families.review.rules import reviewer_name
 
 NAME = "REVIEW_FEEDBACK.md"
 
@@ -13,7 +14,7 @@ def feedback_file(row: FeedbackRow, items: list[dict[str, object]]) -> bytes:
         "round": row["review_iteration"],
         "feedback_type": row["feedback_type"],
         "priority": row["priority"],
-        "reviewer": row["reviewer"],
+        "reviewer": reviewer_name(row["reviewer"]),
     }
     lines = ["---", *(f"{key}: {json.dumps(value)}" for key, value in head.items()), "items:"]
     lines += [f"  - {json.dumps(_item_fields(item), ensure_ascii=False)}" for item in items] or ["  []"]

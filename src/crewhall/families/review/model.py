@@ -5,6 +5,7 @@ from typing import Annotated, Literal, TypedDict
 from pydantic import BaseModel, ConfigDict, Field
 
 from crewhall.families.crew.model import Status
+from crewhall.families.work.workflow.model import Reviewer
 from crewhall.tool import Result
 
 FeedbackType = Literal["needs_work", "suggestions", "clarification"]
@@ -32,8 +33,20 @@ class RoundRow(TypedDict):
     outcome: Outcome | None
     completion_message: str | None
     converged: int | None
+    report_id: str | None
     created_at: int
     ended_at: int | None
+
+
+class TaskUnderReview(TypedDict):
+    """The task that an instance works on, or worked on last, and who reviews the work on its workflow."""
+
+    id: str
+    workflow_id: str
+    name: str
+    description: str
+    plan: str | None
+    reviewer: Reviewer
 
 
 class FeedbackRow(TypedDict):
@@ -214,7 +227,8 @@ class ReviewItem(Result):
 
 class ReviewRound(Result):
     coder: str
-    reviewer: str
+    reviewer: str = Field(description="A review instance, or judge.")
+    report_id: str | None = Field(description="The judge's report.")
     review_iteration: int
     is_lost: bool = Field(description="Given back: the reviewer ended or took too long, so it does not count.")
     outcome: Outcome | None = Field(description="null while the review goes on.")

@@ -110,17 +110,19 @@ def note_pull(tx: Tx, operation: Change) -> None:
     """The host has the pull: the instance says so, and whoever reviewed it is ended."""
     data = operation.data
     under_way: RoundRow | None = tx.one("review_open", coder=operation.subject)
-    reviewer = locked_row(tx, under_way["child_instance"]) if under_way else None  # before its coder, as everywhere
+    child = under_way and under_way["child_instance"]
+    reviewer: InstanceRow | None = tx.one("instance_lock", id=child) if child else None  # before its coder
     coder = locked_row(tx, operation.subject)
     own = {"number": data["number"], "url": data["url"], "now": tx.now}
     tx.run("instance_pull_set", id=coder["id"], **own)
     set_status(tx, coder, "pr_created")
     facts = {"before": coder["status"], "after": "pr_created", "commit": data["pushed"]}
     tx.event("instance.pull_opened", coder["id"], **facts, data=json.dumps({"number": data["number"]}))
-    if reviewer is None:
+    if child is None:
         return
-    outcome = "approved" if data["by"] == reviewer["id"] else "withdrawn"
-    if not tx.run("review_end", reviewer=reviewer["id"], outcome=outcome, type="spawned_review", now=tx.now):
+    outcome = "approved" if data["by"] == child else "withdrawn"
+    is_open = tx.run("review_end", reviewer=child, outcome=outcome, type="spawned_review", now=tx.now)
+    if not is_open or reviewer is None:
         return
     if outcome == "approved":
         tx.run("review_converged", reviewer=reviewer["id"], converged=1)

@@ -4,6 +4,17 @@ INSERT INTO instance_relationships (parent_instance, child_instance, relationshi
                                     completion_message, created_at)
 VALUES (:coder, :reviewer, 'spawned_review', :iteration, :forked_from, :completion_message, :now);
 
+-- name: task_under_review
+-- The task that an agent holds, or held last, and who reviews the work on its workflow.
+SELECT task.id, task.workflow_id, task.name, task.description, task.plan, workflow.reviewer
+  FROM claim JOIN task ON task.id = claim.task_id JOIN workflow ON workflow.id = task.workflow_id
+ WHERE claim.agent_id = :agent_id
+ ORDER BY CASE WHEN task.claimed_by = :agent_id THEN 0 ELSE 1 END, claim.claimed_at DESC, claim.task_id LIMIT 1;
+
+-- name: review_reported
+-- The judge's report of a round.
+UPDATE instance_relationships SET report_id = :report_id WHERE child_instance = :reviewer;
+
 -- name: review_delete
 -- Forget a review that never came to be.
 DELETE FROM instance_relationships WHERE child_instance = :reviewer;

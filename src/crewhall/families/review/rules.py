@@ -16,6 +16,8 @@ SUGGESTIONS = (
     "Abandon this approach and try different solution",
     "Manually review and fix issues before requesting review",
 )
+JUDGE = "judge"
+JUDGED = "jd_"  # how the round of a judge is called where a review instance would be named
 REVIEWABLE = ("started", "pr_created")  # statuses from which a coding instance may ask for a review
 LOST_IN_A_ROW = 3
 
@@ -35,6 +37,11 @@ class ReviewDecision:
     iteration: int | None
     abandons: bool = False
     abandons_next: bool = False
+
+
+def reviewer_name(child_instance: str) -> str:
+    """Who reviews in a round: an instance, or the judge."""
+    return JUDGE if child_instance.startswith(JUDGED) else child_instance
 
 
 def decide(granted: int, refusals: int, limits: ReviewLimits) -> ReviewDecision:
@@ -68,7 +75,7 @@ def refuse_unreviewable(instance_id: str, status: str, reviewer: str | None, los
     about = {"instance_id": instance_id, "status": status}
     if reviewer is not None:
         raise InvalidState(
-            f"{instance_id} is {status}: {reviewer} reviews it already",
+            f"{instance_id} is {status}: {reviewer_name(reviewer)} reviews it already",
             hint="Wait for its feedback; it reaches you in your conversation and inbox.",
             **about,
         )

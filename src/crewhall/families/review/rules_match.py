@@ -203,7 +203,7 @@ class Comparison:
         if self.subjects:
             return not self.strange and self._has_words(((2, 0.75), (4, 0.4), (3, 0.35 if self.is_file_same else 0.55)))
         if self.is_file_same:
-            return evidence >= (3 if self.kinds else 4) and self.share >= 0.3
+            return self._has_words([(2, 0.9)]) or (evidence >= (3 if self.kinds else 4) and self.share >= 0.3)
         return self._has_words([(4, 0.75)])
 
     def _has_words(self, least: Iterable[tuple[int, float]]) -> bool:

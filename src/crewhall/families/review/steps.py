@@ -5,7 +5,7 @@ The operations of the review loop: their steps, how each is done, and how it is 
     review feedback   commit ─▶ merge      a tree that can't take the file now has it later; from here on it is sent
 """
 
-from typing import cast
+from typing import Any, cast
 
 from crewhall.families.crew.model import InstanceRow
 from crewhall.families.crew.steps import COMMON, Change, NodeWorld, start_steps
@@ -18,7 +18,8 @@ from crewhall.families.review.review_rows import (
     note_review_started,
     note_review_undone,
 )
-from crewhall.journal import Happened, Step
+from crewhall.families.review.rules import reviewer_name
+from crewhall.journal import Happened, Operation, Step
 from crewhall.outside.file_commits import Hindered, OneFileChange, advance, commit_file, write_blob
 from crewhall.outside.git import open_repository
 from crewhall.store.transaction import Row, Store
@@ -32,12 +33,12 @@ REVIEWING = review.operation(
 )
 
 
-def _commit(world: NodeWorld, operation: Change) -> Row:
+def commit_feedback(world: NodeWorld, operation: Operation[Any]) -> Row:
     """Commit the file where the review was forked from, under a ref of its own until a branch has it."""
-    row, spread, coder = _rows(operation)
+    row, spread, coder = round_rows(operation)
     repo = open_repository(coder["repository_path"], world.stop)
     blob = write_blob(repo, feedback_file(row, operation.data["items"]))
-    message = f"Review feedback, round {row['review_iteration']}\n\nBy {row['reviewer']}."
+    message = f"Review feedback, round {row['review_iteration']}\n\nBy {reviewer_name(row['reviewer'])}."
     change = OneFileChange(NAME, blob, message, row["id"], row["created_at"])
     commit = commit_file(repo, spread["forked_from"], change)
     repo.text("update-ref", _ref(row), commit)
@@ -45,7 +46,7 @@ def _commit(world: NodeWorld, operation: Change) -> Row:
 
 
 def _drop_commit(world: NodeWorld, operation: Change) -> None:
-    row, _, coder = _rows(operation)
+    row, _, coder = round_rows(operation)
     open_repository(coder["repository_path"]).text("update-ref", "-d", _ref(row))
 
 
@@ -54,14 +55,17 @@ def _ref(row: FeedbackRow) -> str:
 
 
 def _merge(world: NodeWorld, operation: Change) -> Row:
-    row, _, coder = _rows(operation)
-    if operation.journal.store.one("feedback_waiting", coder=coder["id"], id=row["id"]) is not None:
-        return {"merge_commit": None}  # rounds come in their order
-    return _merge_now(world, operation)
+    return {"merge_commit": None} if must_wait(operation) else _merge_now(world, operation)
+
+
+def must_wait(operation: Operation[Any]) -> bool:
+    """Whether an earlier feedback waits to be merged: rounds come in their order."""
+    row, _, coder = round_rows(operation)
+    return operation.journal.store.one("feedback_waiting", coder=coder["id"], id=row["id"]) is not None
 
 
 def _merge_now(world: NodeWorld, operation: Change) -> Row:
-    row, _, coder = _rows(operation)
+    row, _, coder = round_rows(operation)
     return {"merge_commit": merge_feedback(world, coder, row, operation.data["git_commit"])}
 
 
@@ -83,14 +87,15 @@ def _keep_merge(world: NodeWorld, operation: Change) -> None:
     """A merge that the coder may have seen stays, and so does the feedback."""
     if operation.data.get("git_commit") is None:
         return
-    _, _, coder = _rows(operation)
+    _, _, coder = round_rows(operation)
     repo = open_repository(coder["repository_path"], world.stop)
     words = ("merge-base", "--is-ancestor", operation.data["git_commit"], f"refs/heads/{coder['branch']}")
     if repo.git(*words).code == 0:
         raise Happened(_merge_now(world, operation))
 
 
-def _rows(operation: Change) -> tuple[FeedbackRow, RoundRow, InstanceRow]:
+def round_rows(operation: Operation[Any]) -> tuple[FeedbackRow, RoundRow, InstanceRow]:
+    """The feedback, its round and the coder, of an operation whose subject is the reviewer."""
     store: Store = operation.journal.store
     row = cast(FeedbackRow, store.one("feedback_get", id=operation.data["feedback_id"]))
     spread = cast(RoundRow, store.one("review_by", reviewer=operation.subject))
@@ -99,7 +104,7 @@ def _rows(operation: Change) -> tuple[FeedbackRow, RoundRow, InstanceRow]:
 
 SENDING = review.operation(
     "review_feedback",
-    steps=(Step("commit", _commit, _drop_commit), Step("merge", _merge, _keep_merge, note_feedback)),
+    steps=(Step("commit", commit_feedback, _drop_commit), Step("merge", _merge, _keep_merge, note_feedback)),
     on_undone=note_feedback_undone,
     **COMMON,
 )

@@ -6,7 +6,7 @@ The review loop: a coding instance asks for a review, and its reviewer sends fee
 """
 
 import uuid
-from typing import Any
+from typing import Any, cast
 
 from crewhall.app import Call
 from crewhall.errors import InvalidState
@@ -17,10 +17,11 @@ from crewhall.families.crew.live_settings import live_setting
 from crewhall.families.crew.model import InstanceId, InstanceRow
 from crewhall.families.crew.rules import LIVE, refuse_busy, refuse_status
 from crewhall.families.crew.site import refuse_elsewhere
-from crewhall.families.crew.steps import end_later
+from crewhall.families.crew.steps import Change, end_later
 from crewhall.families.review.callers import calling_instance, note_caller
 from crewhall.families.review.family import review
 from crewhall.families.review.items import read_round, settle_round, write_answers
+from crewhall.families.review.judging import begin_judging, judged_files
 from crewhall.families.review.messages import feedback_message
 from crewhall.families.review.model import (
     CompletionMessage,
@@ -34,10 +35,12 @@ from crewhall.families.review.model import (
     ReviewerPrompt,
     ReviewRequested,
     RoundRow,
+    TaskUnderReview,
 )
 from crewhall.families.review.packet import decision_packet
 from crewhall.families.review.prompt import ReviewFacts, changes_text, review_prompt
 from crewhall.families.review.rules import (
+    JUDGE,
     LOST_IN_A_ROW,
     ReviewDecision,
     ReviewLimits,
@@ -46,6 +49,7 @@ from crewhall.families.review.rules import (
     limit_failure,
     refuse_unreviewable,
 )
+from crewhall.families.review.rules_contract import contract_text
 from crewhall.families.review.steps import REVIEWING, SENDING
 from crewhall.identity import new_id
 from crewhall.outside.environment import refuse_missing
@@ -76,7 +80,10 @@ def request_review(
     """
     coder = calling_instance(call, instance_id, ("coding",))
     refuse_elsewhere(call.settings, coder)
-    refuse_missing("tmux", "a review instance")
+    task = cast(TaskUnderReview | None, call.one("task_under_review", agent_id=coder["agent_id"]))
+    judged = task if task is not None and task["reviewer"] == JUDGE else None
+    if judged is None:
+        refuse_missing("tmux", "a review instance")
     repo = open_repository(coder["repository_path"], call.stop)
     head = _head(repo, coder)
     ports, packet = candidate_ports(call), decision_packet(call, repo, coder)
@@ -84,24 +91,32 @@ def request_review(
     with call.look() as look:
         facts = _facts(call, look, coder, head, completion_message, reviewer_prompt)
     spread = changes_text(repo, coder, facts)
+    changed = judged_files(repo, coder, head) if judged else []
     with call.begin_midway() as tx:
         tx.run("hall_lock")
         coder = locked_row(tx, coder["id"])
         decision, limits = _decision(call, tx, coder)
+        operation: Change | None = None
+        reviewer: InstanceRow | None = None
         if decision.iteration is None:
             _note_refusal(call, tx, coder, decision)
         else:
             write_answers(tx, coder["id"], items or ())
-            prompt = review_prompt(coder, facts, spread, tx.all("items_open", coder=coder["id"]))
-            operation, reviewer = _begin_review(call, tx, coder, prompt, decision.iteration, facts, names, ports)
+            left = tx.all("items_open", coder=coder["id"])
+            if judged is not None:
+                begin_judging(call, tx, coder, facts, contract_text(judged, changed, completion_message, left))
+            else:
+                prompt = review_prompt(coder, facts, spread, left)
+                operation, reviewer = _begin_review(call, tx, coder, prompt, decision.iteration, facts, names, ports)
     if decision.iteration is None:
         raise limit_failure(coder["id"], facts.iteration - 1, decision, limits, packet)
-    carry_out(call, operation)
+    if operation is not None:
+        carry_out(call, operation)
     call.note(commit=head, before=coder["status"], after="waiting_review")
     return ReviewRequested(
-        review_instance_id=reviewer["id"],
-        session_name=reviewer["session"],
-        worktree_path=reviewer["worktree"],
+        review_instance_id=reviewer and reviewer["id"],
+        session_name=reviewer and reviewer["session"],
+        worktree_path=reviewer and reviewer["worktree"],
         branch_name=coder["branch"],
         review_iteration=decision.iteration,
         max_iterations=limits.most,

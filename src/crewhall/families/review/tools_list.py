@@ -12,6 +12,7 @@ from crewhall.families.crew.model import InstanceId
 from crewhall.families.review.family import review
 from crewhall.families.review.items import shown_item
 from crewhall.families.review.model import ReviewDetail, ReviewItem, ReviewRound, Reviews, RoundDetail
+from crewhall.families.review.rules import reviewer_name
 from crewhall.store.transaction import Row, Tx
 
 ROUNDS, ITEMS, OPEN_ITEMS, FEEDBACK_LETTERS = 5, 20, 30, 2_000  # in one answer
@@ -59,7 +60,8 @@ def review_get(call: Call, instance_id: InstanceId) -> ReviewDetail:
 def _round(row: Row) -> dict[str, Any]:
     return {
         "coder": row["parent_instance"],
-        "reviewer": row["child_instance"],
+        "reviewer": reviewer_name(row["child_instance"]),
+        "report_id": row["report_id"],
         "review_iteration": row["review_iteration"],
         "is_lost": row["relationship_type"] == "review_lost",
         "outcome": row["outcome"],
