@@ -47,6 +47,8 @@ ADDED |= {f"{tool}.timeout_seconds" for tool in ASKING[1:]} | {
     *("read_file.offset", "read_file.limit", "get_project_context.max_tokens", "get_project_context.sources"),
     *("list_directory.include_ignored", "list_directory.limit", "list_directory.offset"),
     *("list_prs.limit", "list_prs.offset"),
+    *("workflow_create.reviewer", "request_review.items", "send_feedback.resolved_items"),
+    "create_pull_request.resolved_items",
     *("request_review.instance_id", "send_feedback.instance_id", "create_pull_request.instance_id"),
     *(f"create_issues.{name}" for name in ("issues", "plan_file", "repo_owner", "repo_name", "instance_id")),
 }

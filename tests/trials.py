@@ -18,11 +18,13 @@ from crewhall.families.all import registry
 from crewhall.families.crew.run_directory import run_directory
 from crewhall.families.crew.site import tmux_of
 from crewhall.families.crew.steps import ANSWER_MS, ENDING, end_later
+from crewhall.families.review.judge_steps import JUDGING
 from crewhall.identity import Actor
 from crewhall.journal import settle_all
 from crewhall.outside.processes import marked_processes
 from crewhall.outside.tmux import Tmux
 from tests.conftest import settings_for
+from tests.families.judge.judge_site import FakeClaude, command_for, rules
 from tests.families.work.workflows import sql
 from tests.outside.repos import commit, git, make_repository
 
@@ -251,6 +253,9 @@ HEARD = UNREVIEWED | {
 }
 
 
+JUDGED_WORK = HEARD | {"statuses": {"work-trial-a1": "started"}}
+
+
 class RequestTrial(ReviewTrial):
     whole, none = REVIEWED, UNREVIEWED
 
@@ -262,6 +267,48 @@ class FeedbackTrial(ReviewTrial):
         super().__init__(directory, home)
         with closing(Hub(self.config, registry())) as hub:
             request_review(hub, self.repository.root)
+
+
+class JudgeTrial(ReviewTrial):
+    """A coder whose workflow the judge reviews; the fake Claude finds one thing."""
+
+    def __init__(self, directory: Path, home: Path) -> None:
+        place = directory / "claude"
+        place.mkdir()
+        self.claude = FakeClaude(place / "shop-worktrees")
+        super().__init__(directory, home)
+        self.settings = {**self.settings, "judge__command": command_for(place)}
+        with closing(Hub(self.config, registry())) as hub:
+            given = {"name": "Blue", "source_type": "prompt", "source_content": "x", "reviewer": "judge"}
+            workflow = hub.call("workflow_create", given, PERSON)["id"]
+            plan = {"summary": "s", "approach": "a", "tasks": [{"name": "t", "description": "d", "sequence": 1}]}
+            hub.call("workflow_set_plan", {"id": workflow, "plan": plan}, PERSON)
+            (one,) = hub.call("task_list", {"workflow_id": workflow}, PERSON)["tasks"]
+            agent = hub.call("instance_get", {"id": self.ids[0]}, PERSON)["agent_id"]
+            hub.call("task_claim", {"task_id": one["id"], "agent_id": agent}, PERSON)
+        self.claude.plays(rules("FAIL", one["id"]))
+        tree = Path(f"{self.repository.root}-worktrees", self.ids[0])
+        (tree / "file-0").write_text("changed")
+        commit(tree, "work")
+
+    def outside(self) -> str:
+        facts = self.all_facts()
+        trees = list(Path(f"{self.repository.root}-worktrees").glob("judge-*"))
+        branches = git(self.repository.root, "for-each-ref", "refs/heads/judge-*", "refs/crewhall")
+        left = f"trees {trees}, branches {branches}" if trees or branches else ""
+        if facts == JUDGED_WORK and not left:
+            return "all" if len(self.claude.runs()) == 1 else f"{len(self.claude.runs())} runs of the judge"
+        return "nothing" if facts == UNREVIEWED and not left else f"{facts} {left}"
+
+    def close(self) -> None:
+        super().close()
+        self.claude.close()
+
+
+def ask_judge(hub: Hub, repository: str) -> None:
+    """A request, and what a chore does about it some seconds later."""
+    request_review(hub, repository)
+    settle_all(JUDGING, Tick(hub, hub.clock(), awake_since=0))
 
 
 class BranchPullTrial(ReviewTrial):
@@ -350,6 +397,7 @@ START: dict[str, Callable[..., None]] = {
     "instance_end": end_instance,
     "review_start": request_review,
     "review_feedback": send_feedback,
+    "review_judge": ask_judge,
     "branch_pull": create_pull_request,
     "issue_open": create_issue,
 }
@@ -363,6 +411,7 @@ TRIALS: dict[str, Callable[[Path], AbstractContextManager[Trial]]] = {
     "instance_end": instance_trial(EndTrial),
     "review_start": instance_trial(RequestTrial),
     "review_feedback": instance_trial(FeedbackTrial),
+    "review_judge": instance_trial(JudgeTrial),
     "branch_pull": instance_trial(BranchPullTrial),
     "issue_open": instance_trial(IssueTrial),
 }

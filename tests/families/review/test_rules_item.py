@@ -13,14 +13,14 @@ from crewhall.families.review.rules_item import (
     UNSETTLED,
     KnownItem,
     Mention,
-    answered,
+    apply_answer,
     find_items,
     has_converged,
     is_touched,
     refuse_contradiction,
     settle,
 )
-from crewhall.families.review.rules_match import Finding
+from crewhall.families.review.rules_match import Remark
 
 TEXT = "`total` divides by the number of rows, which may be 0."
 AGAIN = "Division by zero in `total` when there are no rows."
@@ -32,7 +32,7 @@ def pass_by() -> None:
 
 
 def known(state: ItemState = "open", **more: Any) -> KnownItem:
-    fields: dict[str, Any] = {"is_blocking": True, "claim": None, "wordings": (Finding(TEXT, "a.py"),), **more}
+    fields: dict[str, Any] = {"is_blocking": True, "claim": None, "wordings": (Remark(TEXT, "a.py"),), **more}
     return KnownItem("ri_1", state, **fields)
 
 
@@ -97,8 +97,8 @@ def test_an_unknown_id_and_a_contradiction_are_refused() -> None:
 
 
 def test_a_coder_claims_or_disputes() -> None:
-    assert answered(known(), ItemAnswer(item_id="ri_1", state="disputed")).state == "disputed"
-    claimed = answered(known("disputed"), ItemAnswer(item_id="ri_1", state="fixed"))
+    assert apply_answer(known(), ItemAnswer(item_id="ri_1", state="disputed")).state == "disputed"
+    claimed = apply_answer(known("disputed"), ItemAnswer(item_id="ri_1", state="fixed"))
     assert (claimed.state, claimed.claim, claimed.blocks) == ("repeated", "fixed", True)
 
 

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crewhall.families.review.rules_match import Finding, is_same, stem
+from crewhall.families.review.rules_match import Remark, is_same, stem
 
 CORPORA = sorted((Path(__file__).parent / "findings").glob("*.json"))
 
 
-def read(path: Path) -> list[tuple[dict[str, Any], Finding, Finding]]:
-    return [(pair, Finding(**pair["first"]), Finding(**pair["second"])) for pair in json.loads(path.read_text())]
+def read(path: Path) -> list[tuple[dict[str, Any], Remark, Remark]]:
+    return [(pair, Remark(**pair["first"]), Remark(**pair["second"])) for pair in json.loads(path.read_text())]
 
 
 @pytest.mark.parametrize("path", CORPORA, ids=lambda path: path.stem)
@@ -37,22 +37,22 @@ def test_rewordings_are_found_and_others_are_not(path: Path) -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
-        (Finding("Raise the timeout of `fetch`."), Finding("The timeout of `fetch` is too long; lower it.")),
-        (Finding("Please cache the result of `flags()`."), Finding("Don't cache the result of `flags()`.")),
+        (Remark("Raise the timeout of `fetch`."), Remark("The timeout of `fetch` is too long; lower it.")),
+        (Remark("Please cache the result of `flags()`."), Remark("Don't cache the result of `flags()`.")),
         (
-            Finding("The error of `file.Close()` in `SaveAll` is ignored."),
-            Finding("The error of `rows.Close()` in `ListAll` is ignored."),
+            Remark("The error of `file.Close()` in `SaveAll` is ignored."),
+            Remark("The error of `rows.Close()` in `ListAll` is ignored."),
         ),
-        (Finding("No test covers `decode`.", "a.py"), Finding("No test covers `encode`.", "b.py")),
-        (Finding("Looks odd."), Finding("Looks strange.")),
+        (Remark("No test covers `decode`.", "a.py"), Remark("No test covers `encode`.", "b.py")),
+        (Remark("Looks odd."), Remark("Looks strange.")),
     ],
 )
-def test_two_demands_stay_two(one: Finding, other: Finding) -> None:
+def test_two_demands_stay_two(one: Remark, other: Remark) -> None:
     assert not is_same(one, other) and not is_same(other, one)
 
 
 findings = st.builds(
-    Finding,
+    Remark,
     st.text(st.characters(codec="utf-8"), min_size=1, max_size=300),
     st.none() | st.text(max_size=40),
     st.none() | st.integers(1, 10**6),
@@ -61,7 +61,7 @@ findings = st.builds(
 
 
 @given(findings, findings)
-def test_any_text_is_itself_and_the_order_does_not_matter(one: Finding, other: Finding) -> None:
+def test_any_text_is_itself_and_the_order_does_not_matter(one: Remark, other: Remark) -> None:
     assert is_same(one, one)
     assert is_same(one, other) == is_same(other, one)
 

@@ -198,6 +198,7 @@ def test_a_template_by_a_definition_makes_workflows_with_values(hub: Hub, operat
         "repository_path": "/srv/app",
         "max_parallel_tasks": 4,
         "auto_create_workspaces": False,
+        "reviewer": "instance",
         "plan": {"summary": "ship", "approach": "", "risks": [], "assumptions": []},
         "task_count": 2,
         "finished_count": 0,

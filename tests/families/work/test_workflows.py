@@ -64,6 +64,7 @@ def test_a_new_workflow_has_the_seeds_fields_and_defaults(operator: Ask, clock: 
         "repository_path": None,
         "max_parallel_tasks": 1,
         "auto_create_workspaces": False,
+        "reviewer": "instance",
         "plan": None,
         "task_count": 0,
         "finished_count": 0,
@@ -89,6 +90,7 @@ def test_a_workflow_keeps_what_it_was_made_with(operator: Ask) -> None:
             "repository_path": "/srv//app/",
             "max_parallel_tasks": 7,
             "auto_create_workspaces": True,
+            "reviewer": "judge",
         }
         kept = operator("workflow_get", id=operator("workflow_create", **told)["id"])
         assert {name: kept[name] for name in told} == told | {"repository_path": "/srv/app"}

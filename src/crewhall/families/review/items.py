@@ -12,7 +12,7 @@ from crewhall.families.review.model import ItemAnswer, ItemGiven, ItemRow, Menti
 from crewhall.families.review.rules_item import (
     KnownItem,
     Mention,
-    answered,
+    apply_answer,
     by_id,
     find_items,
     finding,
@@ -22,7 +22,7 @@ from crewhall.families.review.rules_item import (
     refuse_unknown,
     settle,
 )
-from crewhall.families.review.rules_match import Finding
+from crewhall.families.review.rules_match import Remark
 from crewhall.identity import new_id
 from crewhall.outside.git import GitRepository, open_repository
 from crewhall.store.transaction import Row, Tx
@@ -34,14 +34,14 @@ def known_items(look: Tx, coder: str, touched: Collection[str] = ()) -> list[Kno
     """All items of a coder's reviews, those to be settled first."""
     rows: list[ItemRow] = look.all("items_of_coder", coder=coder)
     mentions: list[MentionRow] = look.all("mentions_of_coder", coder=coder)
-    wordings: dict[str, list[Finding]] = {row["id"]: [] for row in rows}
+    wordings: dict[str, list[Remark]] = {row["id"]: [] for row in rows}
     for one in mentions:
-        wordings[one["item_id"]].append(Finding(one["item"], one["file"], one["line"], one["rule"]))
-    known = [_known(row, tuple(wordings[row["id"]]), row["id"] in touched) for row in rows]
+        wordings[one["item_id"]].append(Remark(one["item"], one["file"], one["line"], one["rule"]))
+    known = [_to_known(row, tuple(wordings[row["id"]]), row["id"] in touched) for row in rows]
     return sorted(known, key=lambda item: not item.is_unsettled)
 
 
-def _known(row: ItemRow, wordings: tuple[Finding, ...], touched: bool) -> KnownItem:
+def _to_known(row: ItemRow, wordings: tuple[Remark, ...], touched: bool) -> KnownItem:
     return KnownItem(row["id"], row["state"], bool(row["is_blocking"]), row["claim"], wordings, touched)
 
 
@@ -172,7 +172,7 @@ def write_answers(tx: Tx, coder: str, answers: Sequence[ItemAnswer]) -> None:
             raise InvalidInput(f"item {item.id} is {item.state} already", hint="Leave it out.")
         if one.state == "disputed" and not (one.note or "").strip():
             raise InvalidInput(f"item {item.id} is disputed without a note", hint="Say in note why it is none.")
-        new = answered(item, one)
+        new = apply_answer(item, one)
         tx.run("item_answered", id=item.id, state=new.state, claim=new.claim, note=one.note, now=tx.now)
 
 

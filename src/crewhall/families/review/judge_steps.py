@@ -94,7 +94,7 @@ def _ask(world: JudgeWorld, operation: Judging) -> Row:
         said = _outcome(world, operation)
         if said["verdict"] is None:
             return {**common, "verdict": None, "reason": said["error"] or "no verdict", "report_id": said["report_id"]}
-        return common | _settled(world, operation, coder, spread, said)
+        return common | _settle_verdict(world, operation, coder, spread, said)
     except Failure as failure:
         if world.stop is not None:
             world.stop.check()  # the hub stops: the next one asks
@@ -110,7 +110,7 @@ def _outcome(world: JudgeWorld, operation: Judging) -> Row:
     return world.call("claude_judge_review", hall, beat, operation.data["tree"], **given)
 
 
-def _settled(world: JudgeWorld, operation: Judging, coder: InstanceRow, spread: RoundRow, said: Row) -> Row:
+def _settle_verdict(world: JudgeWorld, operation: Judging, coder: InstanceRow, spread: RoundRow, said: Row) -> Row:
     """What the verdict makes of the items, and the feedback that it is."""
     store = operation.journal.store
     report = store.one("judge_report_get", id=said["report_id"])

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from crewhall.errors import InvalidInput
 from crewhall.families.review.model import FoundBy, ItemAnswer, ItemClaim, ItemGiven, ItemState
-from crewhall.families.review.rules_match import Finding, is_same
+from crewhall.families.review.rules_match import Remark, is_same
 
 UNSETTLED = ("open", "repeated", "disputed")
 MOST_NAMED = 10  # ids that a refusal lists
@@ -31,7 +31,7 @@ class KnownItem:
     state: ItemState
     is_blocking: bool
     claim: ItemClaim | None
-    wordings: tuple[Finding, ...]
+    wordings: tuple[Remark, ...]
     is_touched: bool = False
 
     @property
@@ -52,8 +52,8 @@ class Mention:
     given: ItemGiven
 
 
-def finding(given: ItemGiven) -> Finding:
-    return Finding(given.text, given.file, given.line, given.rule)
+def finding(given: ItemGiven) -> Remark:
+    return Remark(given.text, given.file, given.line, given.rule)
 
 
 def find_items(
@@ -78,7 +78,7 @@ def find_items(
     return mentions
 
 
-def _is_about(found: Finding, item: KnownItem) -> bool:
+def _is_about(found: Remark, item: KnownItem) -> bool:
     """Whether it is this item again. What a person waived is met only by the very same words."""
     if item.state == "waived":
         return any(found.fingerprint == one.fingerprint for one in item.wordings)
@@ -119,7 +119,7 @@ def _after(item: KnownItem, mentions: list[Mention], *, is_resolved: bool) -> Kn
     if is_resolved:  # also if its words seemed to come up again
         mentions = []
     if mentions:
-        return _raised(item, mentions)
+        return _raise_again(item, mentions)
     if not item.is_unsettled:
         return item
     if is_resolved:
@@ -129,7 +129,7 @@ def _after(item: KnownItem, mentions: list[Mention], *, is_resolved: bool) -> Kn
     return item
 
 
-def _raised(item: KnownItem, mentions: list[Mention]) -> KnownItem:
+def _raise_again(item: KnownItem, mentions: list[Mention]) -> KnownItem:
     blocks = any(one.given.blocking for one in mentions)
     if not any(one.found_by == "id" for one in mentions):
         blocks = blocks or item.is_blocking
@@ -144,7 +144,7 @@ def has_converged(known: Sequence[KnownItem], mentions: Sequence[Mention]) -> bo
     return not fresh and not any(item.blocks for item in known)
 
 
-def answered(item: KnownItem, answer: ItemAnswer) -> KnownItem:
+def apply_answer(item: KnownItem, answer: ItemAnswer) -> KnownItem:
     """The item after its coder has said that it is fixed, or has disputed it."""
     if answer.state == "disputed":
         return replace(item, state="disputed", claim="disputed")

@@ -88,7 +88,7 @@ def _stems(texts: Iterable[str]) -> frozenset[str]:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Remark:
     """What a reviewer found: a text, and where it said so a file, a line and a rule."""
 
     text: str
@@ -136,7 +136,7 @@ class Finding:
         return _stems([self.start])
 
     @cached_property
-    def known(self) -> frozenset[str]:
+    def vocabulary(self) -> frozenset[str]:
         """All words of the text as stems, also the silent ones."""
         return frozenset(stem(piece.lower()) for piece in PIECE.findall(self.text[:LOOKED_AT]))
 
@@ -147,12 +147,12 @@ class Finding:
         return _kinds_in(text)
 
     @cached_property
-    def demanded(self) -> frozenset[str]:
+    def demands(self) -> frozenset[str]:
         """The verbs of what it wants done, as stems."""
         return frozenset(stem(word.lower()) for word in DEMANDS.findall(self.start))
 
     @cached_property
-    def forbidden(self) -> frozenset[str]:
+    def refusals(self) -> frozenset[str]:
         """The verbs of what it wants not to be done, as stems."""
         return frozenset(stem(word.lower()) for word in UNDEMANDS.findall(self.start))
 
@@ -162,9 +162,9 @@ class Finding:
         found = (one.groupdict().items() for one in OPPOSITES.finditer(self.start))
         return frozenset(name for groups in found for name, value in groups if value)
 
-    def count_strange(self, other: "Finding") -> int:
+    def count_strange(self, other: "Remark") -> int:
         """How many names of code it has of which the other says nothing."""
-        return sum(1 for words in self.symbols.values() if not words <= other.known)
+        return sum(1 for words in self.symbols.values() if not words <= other.vocabulary)
 
 
 @lru_cache(maxsize=2_000)
@@ -181,7 +181,7 @@ def _last(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Likeness:
     """What two findings have in common, and what divides them."""
 
     subjects: int  # names of code
@@ -210,7 +210,7 @@ class Comparison:
         return any(self.words >= words and self.share >= share for words, share in least)
 
 
-def is_same(one: Finding, other: Finding) -> bool:
+def is_same(one: Remark, other: Remark) -> bool:
     """Whether both are about the same problem; in doubt they are not."""
     if one.fingerprint == other.fingerprint:
         return True
@@ -225,14 +225,14 @@ def is_same(one: Finding, other: Finding) -> bool:
     return found.is_same and not (_undoes(one, other) or _undoes(other, one))
 
 
-def compare(one: Finding, other: Finding, subjects: frozenset[str], is_file_same: bool) -> Comparison:
+def compare(one: Remark, other: Remark, subjects: frozenset[str], is_file_same: bool) -> Likeness:
     """What two findings have in common besides these names of code."""
     named = _stems([*subjects, *one.files, *other.files, one.file or "", other.file or ""])
     mine, others = one.stems - named, other.stems - named
     names = subjects | {_last(name) for name in subjects}
     strange = min(one.count_strange(other), other.count_strange(one))
     has_kinds = bool(subjects) or (is_file_same and not strange)  # else they decide nothing
-    return Comparison(
+    return Likeness(
         subjects=len(subjects),
         composed=sum(
             1 for name in subjects if COMPOSED.search(name) or len(one.symbols.get(name) or other.symbols[name]) > 1
@@ -245,7 +245,7 @@ def compare(one: Finding, other: Finding, subjects: frozenset[str], is_file_same
     )
 
 
-def _shared_names(one: Finding, other: Finding) -> frozenset[str]:
+def _shared_names(one: Remark, other: Remark) -> frozenset[str]:
     """Names that both sides have; `cache.get` and `get` are one, and what is part of another does not count."""
     ours, theirs = one.lasts, other.lasts
     shared = set(one.symbols) & set(other.symbols)
@@ -254,10 +254,10 @@ def _shared_names(one: Finding, other: Finding) -> frozenset[str]:
     return frozenset(name for name in shared if not any(name != longer and name in longer for longer in shared))
 
 
-def _undoes(one: Finding, other: Finding) -> bool:
+def _undoes(one: Remark, other: Remark) -> bool:
     """Whether the first forbids what the second demands, or they pull at two ends."""
-    if one.forbidden & other.demanded - _SILENT:
+    if one.refusals & other.demands - _SILENT:
         return True
-    if any(map(REMOVALS.match, other.demanded)) and any(map(ADDITIONS.match, one.demanded)):
+    if any(map(REMOVALS.match, other.demands)) and any(map(ADDITIONS.match, one.demands)):
         return True
     return any(f"b{name[1:]}" in other.ends - one.ends for name in one.ends if name[0] == "a")
