@@ -527,6 +527,7 @@ TOOLS: dict[str, dict[str, Any]] = {  # a good call of each, with every argument
         "repository_path": "/r",
         "max_parallel_tasks": 2,
         "auto_create_workspaces": True,
+        "reviewer": "judge",
         "idempotency_key": "k1",
     },
     "workflow_get": {"id": "WF", "include_tasks": True, "include_task_summaries": False},
