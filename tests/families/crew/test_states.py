@@ -66,6 +66,15 @@ def test_an_end_is_named_by_how_it_came(site: Site, prompt: str, evidence: str) 
     assert site.call("instance_get", id=name)["ended_how"] == evidence
 
 
+def test_an_end_that_no_hub_saw_is_as_old_as_it_is(site: Site) -> None:
+    name = site.start("end 3")
+    ended = eventually(lambda: site.place(name).read("ended.json"), SECONDS)
+    site.clock.now = ended["at"] + 3_600_000
+    site.hub.chores.run_one("instances")
+    assert site.state(name)["evidence"] == "gone: exit 3, 60 min ago"
+    assert site.call("instance_get", id=name)["ended_at"] == ended["at"]
+
+
 def kill_server(site: Site) -> None:
     words = ["tmux", "-L", site.tmux.name, "display-message", "-p", "#{pid}"]
     os.kill(int(subprocess.run(words, capture_output=True, check=True, timeout=20).stdout), signal.SIGKILL)

@@ -76,6 +76,12 @@ def end_text(ended: dict[str, Any]) -> str:
     return str(ended.get("how") or "gone, and nobody knows how")
 
 
+def end_time(ended: dict[str, Any]) -> int | None:
+    """When a program ended, by the launcher's word; None when it could not write that down."""
+    at = ended.get("at")
+    return at if isinstance(at, int) else None
+
+
 def ended_observation(row: InstanceRow) -> Observation:
     """The end that the hall has written down."""
     return Observation("ended", f"gone: {row['ended_how']},", "database", row["ended_at"])
