@@ -75,7 +75,7 @@ def end_text(ended: dict[str, Any]) -> str:
         return f"setup failed with {ended.get('code')}"
     if ended.get("how") == "not found":
         return f"could not be started: {str(ended.get('message') or 'exit 127')[:200]}"
-    return str(ended.get("how") or "gone, and nobody knows how")
+    return str(ended.get("how") or "nobody knows how")
 
 
 def end_time(ended: dict[str, Any]) -> int | None:
