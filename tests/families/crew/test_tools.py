@@ -235,7 +235,8 @@ def test_without_tmux_nothing_is_left(site: Site, tmp_path: Path, monkeypatch: p
 def test_a_program_that_is_not_there_is_named(make_site: Callable[..., Site]) -> None:
     site = make_site(crew__runtimes={"custom": {"command": ["no-such-program", "{prompt}"]}})
     name = site.start()
-    eventually(lambda: "no-such-program" in site.state(name)["evidence"])
+    wanted = "gone: could not be started: no-such-program: No such file or directory, "
+    eventually(lambda: site.state(name)["evidence"].startswith(wanted))
     assert site.state(name)["name"] == "ended"
 
 
