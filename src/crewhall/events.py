@@ -52,6 +52,7 @@ EVENTS = {
     "repository.renamed": EventKind("repository", "It has another name."),
     "review.requested": EventKind("instance", "A reviewer was started for it, and it waits; `data` has the round."),
     "review.feedback": EventKind("instance", "Its reviewer sent feedback, and it goes on."),
+    "review.item_waived": EventKind("instance", "The operator decided that an item of its review need not be fixed."),
     "review.merged": EventKind("instance", "Feedback that had to wait is merged into its branch."),
     "review.lost": EventKind("instance", "Its review ended without feedback; the round does not count."),
     "setting.changed": EventKind("setting", "The operator changed a setting while hubs run."),

@@ -12,7 +12,7 @@ import pytest
 from crewhall.app import Hub
 from crewhall.families.crew.model import InstanceMessageRow, InstanceRow
 from crewhall.families.pulls.pull_rows import StoredPull
-from crewhall.families.review.model import FeedbackRow, IssueRow, ItemRow, RoundRow
+from crewhall.families.review.model import FeedbackRow, IssueRow, ItemRow, MentionRow, RoundRow
 from crewhall.families.work.agent.model import AgentIntroduced, AgentLapsed, AgentLocked, AgentPresence, AgentRow
 from crewhall.families.work.checkpoint.model import CheckpointRow
 from crewhall.families.work.claim.model import ClaimRow
@@ -49,7 +49,8 @@ ROWS = [
     Held(InstanceMessageRow, "instance_message", ("instance_messages_open", "instance_message_get")),
     Held(RoundRow, "instance_relationships", ("review_open", "review_by", "reviews_open", "reviews_last")),
     Held(FeedbackRow, "review_feedback", ("feedback_get", "feedback_pending")),
-    Held(ItemRow, "review_item", ("items_of", "items_open")),
+    Held(ItemRow, "review_item", ("items_of_coder", "items_open", "item_lock")),
+    Held(MentionRow, "review_mention", ("mentions_of_coder",)),
     Held(IssueRow, "instance_issue", ("issue_find", "issue_get")),
     Held(TaskNamed, "task", ("lower_open", "chain")),
     Held(TaskDependency, "task", ("dependencies",)),

@@ -2,10 +2,13 @@
 The program of a `custom` instance: an MCP client of the bridge that the hall gave it, which does what messages say.
 
     {"call": [TOOL, ARGUMENTS]}      its result is a line of results.jsonl
+    {"run": COMMAND}                 a shell command in its worktree; its exit code and output are a line there too
     {"state": NAME, "detail": TEXT}  its state, in the file named in CREWHALL_STATE_FILE
     {"exit": CODE}                   its end
 
-Each run is a line of runs.jsonl; both files are in its run directory. It needs the standard library only.
+Any other message is a line of heard.jsonl. Each run is a line of runs.jsonl, with the words that the program was
+started with, and one of tools.jsonl, the tools that it is shown. These files are in its run directory. It needs the
+standard library only.
 """
 
 import itertools
@@ -61,18 +64,32 @@ def obey(client: Client, order: dict[str, Any]) -> None:
     if "call" in order:
         tool, arguments = order["call"]
         note("results.jsonl", client.call(tool, **arguments))
+    if "run" in order:
+        done = subprocess.run(order["run"], shell=True, capture_output=True, text=True, check=False)
+        note("results.jsonl", {"code": done.returncode, "output": done.stdout + done.stderr})
+
+
+def hear(client: Client, text: str) -> None:
+    """Obey an order; note what is none."""
+    try:
+        order = json.loads(text)
+    except ValueError:
+        note("heard.jsonl", {"text": text})
+    else:
+        obey(client, order)
 
 
 def main() -> None:
-    note("runs.jsonl", {"pid": os.getpid(), "directory": os.getcwd()})
+    note("runs.jsonl", {"pid": os.getpid(), "directory": os.getcwd(), "words": sys.argv[1:]})
     client = Client(os.environ["CREWHALL_MCP_CONFIG"])
     tools = [one["name"] for one in client.ask("tools/list")["tools"]]
-    say("idle", "connected" if "task_claim" in tools else f"{tools}")
+    note("tools.jsonl", tools)
+    say("idle", "connected" if "message_list" in tools else f"{tools}")
     while True:
         # The newest is shown first; there is none while a hub is gone.
         for message in reversed(client.call("message_list").get("messages", [])):
             whole = client.call("message_get", id=message["id"])  # from now on it counts as read
-            obey(client, json.loads(whole["body"]))
+            hear(client, whole["body"])
         time.sleep(0.05)
 
 

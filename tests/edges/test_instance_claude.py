@@ -24,7 +24,7 @@ from tests.families.work.workflows import Ask
 from tests.npm import need
 from tests.outside.repos import make_repository
 from tools.npm import CLAUDE_CODE, PROGRAMS
-from tools.stubs.anthropic import Play, Use, plays
+from tools.stubs.anthropic import Play, Script, Use, plays
 
 Json = dict[str, Any]
 LONG = "-x 'one' \"two\" `three` $HOME \\ {prompt} ünï 🌲\n" + "a line with words in it\n" * 850 + "the very end"
@@ -87,13 +87,15 @@ class Site:
 
 
 @contextmanager
-def site(directory: Path, permission: str = "skip") -> Iterator[Site]:
+def site(
+    directory: Path, permission: str = "skip", script: Script | None = None, more_settings: str = ""
+) -> Iterator[Site]:
     need(CLAUDE_CODE)
     home, gate = directory / "hall", threading.Event()
     requests: list[Json] = []
     home.mkdir()
-    (home / "config.toml").write_text(f'[crew.runtimes.claude_code]\npermission = "{permission}"\n')
-    with plays(lambda asked: play(asked, gate, directory), requests, USAGE) as url:
+    (home / "config.toml").write_text(f'[crew.runtimes.claude_code]\npermission = "{permission}"\n{more_settings}')
+    with plays(script or (lambda asked: play(asked, gate, directory)), requests, USAGE) as url:
         key = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "a-key-of-more-than-twenty-characters"}
         around = key | {"PATH": f"{PROGRAMS}:{os.environ['PATH']}", "HOME": str(directory)}
         program = Program(home, around)

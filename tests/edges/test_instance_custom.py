@@ -38,7 +38,7 @@ grace = "{GRACE}s"
 heartbeat = "3s"
 
 [crew.runtimes.custom]
-command = ["{sys.executable}", "{AGENT}"]
+command = ["{sys.executable}", "{AGENT}", "{{prompt}}"]
 # A hub that its bridge starts is a process of its own, below the bridge.
 environment = {{ TEST_PREFORK = "" }}
 """
@@ -78,8 +78,17 @@ class Site:
 
     def has(self, instance: str, tool: str, /, **arguments: Any) -> Json:
         """What the instance gets when it calls a tool of the hall."""
+        return self._result(instance, call=[tool, arguments])
+
+    def runs(self, instance: str, command: str) -> str:
+        """The instance runs a shell command in its worktree; the output."""
+        done = self._result(instance, run=command)
+        assert done["code"] == 0, done
+        return str(done["output"])
+
+    def _result(self, instance: str, **order: Any) -> Json:
         before = len(self.lines(instance, "results.jsonl"))
-        self.tell(instance, call=[tool, arguments])
+        self.tell(instance, **order)
         found: Json = eventually(lambda: self.lines(instance, "results.jsonl")[before:], 20)[0]
         return found
 
@@ -112,10 +121,10 @@ class Site:
 
 
 @contextmanager
-def make_site(directory: Path) -> Iterator[Site]:
+def make_site(directory: Path, more_settings: str = "") -> Iterator[Site]:
     home = directory / "hall"
     home.mkdir()
-    (home / "config.toml").write_text(f"[server]\nport = 0\n{SETTINGS}")
+    (home / "config.toml").write_text(f"[server]\nport = 0\n{SETTINGS}\n{more_settings}")
     program = Program(home)
     with program.up(CREWHALL_LOG_LEVEL="debug") as up:
         site = Site(program, up, directory)

@@ -84,8 +84,9 @@ def _message(change: OneFileChange) -> bytes:
 def advance(repo: GitRepository, worktree: str, branch: str, change: OneFileChange) -> str:
     """Put the change on the branch that a worktree is on; twice is once. The commit that has it.
 
-    Raises Hindered while the agent's own work is in the way: another branch, a merge or rebase, git's lock, or changes
-    of this very file that are not committed. Raises InvalidState when there is no such worktree.
+    Raises Hindered while the agent's own work is in the way: another branch, a merge or rebase, git's lock on the index
+    or the branch, or changes of this very file that are not committed. Raises InvalidState when there is no such
+    worktree.
     """
     with lock(repo) as alone:
         place = _Place(alone, worktree, branch, change)
@@ -170,7 +171,7 @@ class _Place:
             if ended.code == 0:
                 self.finish(commit)
             elif self.repo.commit_of(self.ref) == head:
-                raise refusal(ended, f"move {self.branch}")
+                raise Hindered(refusal(ended, f"move {self.branch}").message, hint="It is tried again.")
 
     def _write_index(self, head: str) -> None:
         """The worktree's index with the change in it, as a file of its own."""

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from crewhall.families.crew.instance_rows import locked_row
 from crewhall.families.crew.run_directory import run_directory
-from crewhall.families.crew.steps import ABANDONING, STOPPING
+from crewhall.families.crew.steps import ABANDONING, ANSWER_MS, STOPPING, end_later
 from crewhall.identity import new_id
 from crewhall.journal import Kind
 from crewhall.outside.launch_spec import launcher_words
@@ -68,6 +69,16 @@ def test_a_sound_hall_has_no_differences(site: Site, instance: str) -> None:
     assert check(site) == {} and repair(site) == ([], [])
     site.hub.chores.run_one("instance_strays")
     assert site.leftovers() == before and site.state(instance)["name"] == "alive"
+
+
+def test_an_instance_that_is_done_is_not_missed(site: Site, instance: str) -> None:
+    with site.hub.own_work() as tx:
+        end_later(site.hub.journal, tx, locked_row(tx, instance), "terminated")
+    site.clock.now += ANSWER_MS
+    site.hub.chores.run_one("settle_instance_end")
+    row = site.call("instance_get", id=instance)
+    assert (row["status"], Path(row["worktree"]).exists()) == ("terminated", False)
+    assert check(site) == {} and repair(site) == ([], []) and not Path(row["worktree"]).exists()
 
 
 def test_a_killed_program_is_named_and_restarted_by_a_person(site: Site, instance: str) -> None:

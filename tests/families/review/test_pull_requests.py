@@ -78,6 +78,28 @@ def test_a_reviewed_branch_lands_without_its_feedback(make_landing: Callable[...
     assert loop.status() == "pr_merged" and not loop.tree.exists() and loop.site.tmux.panes() == {}
 
 
+def test_a_reviewer_approves_only_what_nothing_blocks(make_landing: Callable[..., Landing]) -> None:
+    loop = make_landing()
+    (item,) = loop.round(actionable_items=[{"text": "Use #00f", "file": "sky.txt"}])["blocking_items"]
+    loop.work("light blue")
+    reviewer = loop.request()
+    refused = loop.refusal(reviewer, "create_pull_request", **PULL).body("create_pull_request")
+    assert (refused["code"], refused["blocking_items"]) == ("INVALID_STATE", [item])
+    assert not loop.repo.pulls and loop.status() == "waiting_review"
+    assert loop.open(reviewer, resolved_items=[item])["pr_number"] == 1
+    (pull,) = loop.repo.pulls.values()
+    assert pull.body == PULL["description"]
+    assert loop.site.call("review_get", instance_id=loop.coder)["open_items"] == []
+
+
+def test_a_coders_own_pull_says_what_still_blocks(make_landing: Callable[..., Landing]) -> None:
+    loop = make_landing()
+    loop.round(actionable_items=["Use #00f", {"text": "A nit", "blocking": False}])
+    loop.open()
+    (pull,) = loop.repo.pulls.values()
+    assert pull.body == "It was red.\n\nOpen review items:\n\n- Use #00f"
+
+
 def test_a_closed_pull_is_noted_and_the_instance_can_go_on(make_landing: Callable[..., Landing]) -> None:
     loop = make_landing()
     loop.open()

@@ -98,7 +98,7 @@ def crowd(hub: Hub) -> None:
     )
     with hub.own_work() as tx:
         told = {"source_type": "custom", "source_ref": None, "source_content": "", "repository_path": "/" + "r" * 2_000}
-        more = {"max_parallel_tasks": 1, "auto_create_workspaces": 0, "now": hub.clock() - 1}
+        more = {"max_parallel_tasks": 1, "auto_create_workspaces": 0, "reviewer": "judge", "now": hub.clock() - 1}
         tx.many(
             "workflow_insert", [{"id": new_id("wf"), "name": NASTY * 200, **told, **more} for _ in range(MANY // 5)]
         )

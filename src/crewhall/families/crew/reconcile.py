@@ -78,7 +78,7 @@ def find_differences(settings: Settings, store: Store, now: int, stop: Stop | No
         return store.one("instance_get", id=instance_id)
 
     quiet = [row for row in rows if row["id"] not in busy]
-    found = [*_of_processes(settings, world, quiet), *_of_repositories(quiet, stop)]
+    found = [*_of_processes(settings, world, quiet), *_of_repositories(settings, quiet, stop)]
     found += [_stale(row) for row in quiet if row["status"] == "abandoned" and row["problem"]]
     found += [_live_token(row) for row in tokens if row["id"] not in busy]
     found += _stray_sessions(settings, world, busy, row_of)
@@ -127,9 +127,9 @@ def _restart(row: InstanceRow) -> str:
 # Worktrees, branches and tokens
 
 
-def _of_repositories(rows: list[InstanceRow], stop: Stop | None) -> Iterator[Difference]:
+def _of_repositories(settings: Settings, rows: list[InstanceRow], stop: Stop | None) -> Iterator[Difference]:
     """Worktrees and branches that are gone; each repository is opened once."""
-    wanted = [row for row in rows if row["status"] not in ("abandoned", "pr_merged") and row["pid"] is not None]
+    wanted = [row for row in rows if row["pid"] is not None and not _is_cleared(settings, row)]
     for path in sorted({row["repository_path"] for row in wanted}):
         own = [row for row in wanted if row["repository_path"] == path]
         try:
@@ -145,6 +145,16 @@ def _of_repositories(rows: list[InstanceRow], stop: Stop | None) -> Iterator[Dif
                 yield _worktree_gone(row)
             elif f"refs/heads/{row['branch']}" not in listed:
                 yield _branch_gone(row)
+
+
+def _is_cleared(settings: Settings, row: InstanceRow) -> bool:
+    """Whether it has no worktree any more: it is over, or it is a terminated one that the hall ended, as reviewers are.
+
+    What the hall ends loses its run directory last; what a person stops keeps it.
+    """
+    if row["status"] == "terminated":
+        return not run_directory(settings, row["id"]).path.exists()
+    return row["status"] in ("abandoned", "pr_merged")
 
 
 def _worktree_gone(row: InstanceRow) -> Difference:

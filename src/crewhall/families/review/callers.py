@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from crewhall.app import Call
 from crewhall.errors import Failure, Forbidden, InvalidInput
-from crewhall.families.crew.changes import find_instance
+from crewhall.families.crew.changes import find_instance, refuse_unproven
 from crewhall.families.crew.model import InstanceRow
 from crewhall.families.crew.rules import ID_PATTERN
 from crewhall.outside.git import open_repository
@@ -14,7 +14,8 @@ from crewhall.outside.git import open_repository
 def calling_instance(call: Call, given: str | None, types: tuple[str, ...]) -> InstanceRow:
     """The instance that a call is made for. Raises Forbidden, InvalidInput or NotFound.
 
-    An agent is itself only, and must be an instance of one of these types; the operator names one.
+    An agent is itself only, and must be an instance of one of these types; the operator names one, and proves itself:
+    a review starts a program, and a pull request approves one.
     """
     own = call.actor.instance
     if call.actor.kind == "agent" and (own is None or given not in (None, own)):
@@ -28,6 +29,8 @@ def calling_instance(call: Call, given: str | None, types: tuple[str, ...]) -> I
         raise InvalidInput(
             "missing argument 'instance_id'", hint="The operator says for which instance; `crewhall instance list`."
         )
+    if own is None:
+        refuse_unproven(call)
     row = find_instance(call, own or given or "")
     if row["type"] not in types:
         raise Forbidden(

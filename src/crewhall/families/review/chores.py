@@ -23,50 +23,65 @@ def end_reviews(tick: Tick) -> None:
     """Give back the rounds of reviewers that ended, took too long, or whose coder waits for them no more."""
     with tick.look() as look:
         under_way: list[RoundRow] = look.all("reviews_open")
-        most_ms = live_setting(look, tick.settings, "review.timeout_hours") * 3_600_000 if under_way else 0
         found = [(one, _outcome(look.one("instance_get", id=one["child_instance"]),
-                                look.one("instance_get", id=one["parent_instance"]),
-                                tick.now - one["created_at"] > most_ms)) for one in under_way]  # fmt: skip
+                                look.one("instance_get", id=one["parent_instance"]))) for one in under_way]  # fmt: skip
     for one, outcome in found:
         if outcome is not None:
-            with tick.begin() as tx:
-                give_back(tx, tick.hub.journal, tick.settings, one, outcome)
+            _give_back(tick, one, outcome)
+    _end_late(tick, [one for one, outcome in found if outcome is None])
 
 
-def _outcome(reviewer: InstanceRow | None, coder: InstanceRow | None, is_late: bool) -> Outcome | None:
+def _outcome(reviewer: InstanceRow | None, coder: InstanceRow | None) -> Outcome | None:
     """How a review ended without feedback; None while it goes on, or is only about to begin."""
     if reviewer is None or coder is None or reviewer["pid"] is None:
         return None
     if reviewer["ended_how"] is not None or reviewer["status"] not in LIVE:
         return "ended"
-    if coder["status"] not in LIVE:
-        return "withdrawn"
-    return "timed_out" if is_late else None
+    return "withdrawn" if coder["status"] not in LIVE else None
+
+
+def _end_late(tick: Tick, under_way: list[RoundRow]) -> None:
+    """End reviews that take too long: after the others, for a limit that can't be read stops here."""
+    if not under_way:
+        return
+    with tick.look() as look:
+        most_ms = live_setting(look, tick.settings, "review.timeout_hours") * 3_600_000
+    for one in under_way:
+        if tick.now - one["created_at"] > most_ms:
+            _give_back(tick, one, "timed_out")
+
+
+def _give_back(tick: Tick, one: RoundRow, outcome: Outcome) -> None:
+    with tick.begin() as tx:
+        give_back(tx, tick.hub.journal, tick.settings, one, outcome)
 
 
 @review.chore("review_merges", seconds=10.0, everywhere=True, limit_seconds=120.0)
 def merge_pending(tick: Tick) -> None:
-    """Merge feedback that the coder's worktree could not take before."""
+    """Merge feedback that the coder's worktree could not take before; the rounds of a coder in their order."""
     with tick.look() as look:
         waiting: list[FeedbackRow] = look.all("feedback_pending")
+    hindered: set[str] = set()
     for row in waiting:
         try:
-            _merge(tick, row)
+            if row["coder"] not in hindered and not _merge(tick, row):
+                hindered.add(row["coder"])
         except Failure as failure:
             log.info("feedback waits", extra={"feedback": row["id"], "reason": failure.message})
 
 
-def _merge(tick: Tick, row: FeedbackRow) -> None:
+def _merge(tick: Tick, row: FeedbackRow) -> bool:
+    """Whether it is merged now."""
     with tick.look() as look:
         coder = cast(InstanceRow | None, look.one("instance_get", id=row["coder"]))
-        items = look.all("items_of", feedback_id=row["id"])
     if coder is None or coder["node"] != tick.settings.node or coder["status"] in ("abandoned", "pr_merged"):
-        return
+        return False
     assert row["git_commit"] is not None
-    merged = merge_feedback(NodeWorld(tick.settings, tick.stop), coder, row, row["git_commit"], items)
+    merged = merge_feedback(NodeWorld(tick.settings, tick.stop), coder, row, row["git_commit"])
     if merged is None:
-        return
+        return False
     with tick.begin() as tx:
         tx.run("feedback_committed", id=row["id"], git_commit=row["git_commit"], merge_commit=merged)
         data = json.dumps({"feedback_id": row["id"], "round": row["review_iteration"]})
         tx.event("review.merged", coder["id"], commit=merged, data=data)
+    return True

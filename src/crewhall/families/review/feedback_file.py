@@ -21,6 +21,6 @@ def feedback_file(row: FeedbackRow, items: list[dict[str, object]]) -> bytes:
 
 
 def _item_fields(item: dict[str, object]) -> dict[str, object]:
-    names = {"item": "text", "file": "file", "line": "line", "rule": "rule"}
+    names = {"item_id": "item_id", "item": "text", "file": "file", "line": "line", "rule": "rule"}
     shown = {name: item[key] for key, name in names.items() if item[key] is not None}
-    return {**shown, "blocking": bool(item["is_blocking"])}
+    return {**shown, "blocking": bool(item["is_blocking"]), **({} if item["found_by"] == "new" else {"again": True})}

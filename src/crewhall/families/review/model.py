@@ -12,6 +12,8 @@ Priority = Literal["low", "normal", "high", "urgent"]
 Outcome = Literal["feedback", "approved", "withdrawn", "ended", "timed_out"]
 RelationshipType = Literal["spawned_review", "review_lost"]
 ItemState = Literal["open", "fixed", "disputed", "waived", "repeated"]
+ItemClaim = Literal["fixed", "disputed"]
+FoundBy = Literal["new", "id", "words"]
 CleanupStatus = Literal["terminated", "pending", "failed"]
 
 ReviewerPrompt = Annotated[str, Field(max_length=100_000, description="What the reviewer is to look at besides.")]
@@ -28,6 +30,8 @@ class RoundRow(TypedDict):
     review_iteration: int
     forked_from: str
     outcome: Outcome | None
+    completion_message: str | None
+    converged: int | None
     created_at: int
     ended_at: int | None
 
@@ -48,7 +52,7 @@ class FeedbackRow(TypedDict):
 
 
 class ItemRow(TypedDict):
-    """One thing that a reviewer wants done."""
+    """One thing that a reviewer wants done. `seen_at` is the commit at which it was raised last."""
 
     id: str
     coder: str
@@ -59,9 +63,29 @@ class ItemRow(TypedDict):
     line: int | None
     rule: str | None
     is_blocking: int
+    fingerprint: str
+    times: int
+    seen_at: str | None
     state: ItemState
+    claim: ItemClaim | None
+    note: str | None
+    reason: str | None
     created_at: int
     updated_at: int
+
+
+class MentionRow(TypedDict):
+    """What one feedback says of an item."""
+
+    feedback_id: str
+    position: int
+    item_id: str
+    found_by: FoundBy
+    item: str
+    file: str | None
+    line: int | None
+    rule: str | None
+    is_blocking: int
 
 
 class ItemGiven(BaseModel):
@@ -76,6 +100,25 @@ class ItemGiven(BaseModel):
     item_id: Annotated[str, Field(max_length=40, description="Of an open item that this is about.")] | None = None
     blocking: bool | None = None
 
+
+ItemId = Annotated[str, Field(min_length=1, max_length=40, description="An item's id, such as ri_…")]
+ResolvedItems = Annotated[
+    list[ItemId],
+    Field(max_length=200, description="Open items that are fixed, or whose dispute you accept."),
+]
+
+
+class ItemAnswer(BaseModel):
+    """What a coder says of an item that a reviewer raised."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    item_id: ItemId
+    state: ItemClaim
+    note: Annotated[str, Field(max_length=4_000, description="What you did, or why you dispute it.")] | None = None
+
+
+ItemAnswers = Annotated[list[ItemAnswer], Field(max_length=200, description="Items that you fixed or dispute.")]
 
 Items = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=4_000)] | ItemGiven],
@@ -128,9 +171,9 @@ class IssuesMade(Result):
 
 
 class ReviewRequested(Result):
-    review_instance_id: str
-    session_name: str = Field(description="The tmux session's name.")
-    worktree_path: str
+    review_instance_id: str | None = Field(description="null: the judge reviews.")
+    session_name: str | None = Field(description="The tmux session's name.")
+    worktree_path: str | None
     branch_name: str = Field(description="Your branch, which is reviewed.")
     review_iteration: int
     max_iterations: int
@@ -144,6 +187,15 @@ class FeedbackSent(Result):
     cleanup_status: CleanupStatus = Field(description="pending: your session ends within 10 seconds.")
     review_iteration: int
     merge_pending: bool = Field(description="The coder's worktree can't take the file now; the hall tries again.")
+    converged: bool = Field(description="Nothing blocks any more; the coder is told to open the pull request.")
+    blocking_items: list[str] = Field(description="Items that block: these open ones have to be fixed or waived.")
+
+
+class ItemWaived(Result):
+    id: str
+    instance_id: str
+    state: ItemState
+    blocking_items: list[str] = Field(description="Items of the instance that still block.")
 
 
 class ReviewItem(Result):
@@ -153,7 +205,11 @@ class ReviewItem(Result):
     line: int | None
     rule: str | None
     blocking: bool
-    state: ItemState
+    state: ItemState = Field(description="repeated: raised again. waived: a person or its reviewer let it go.")
+    times: int = Field(description="In how many feedbacks it was raised.")
+    claim: ItemClaim | None = Field(description="What the coder says of it.")
+    note: str | None
+    reason: str | None = Field(description="Why a person waived it.")
 
 
 class ReviewRound(Result):
@@ -162,6 +218,7 @@ class ReviewRound(Result):
     review_iteration: int
     is_lost: bool = Field(description="Given back: the reviewer ended or took too long, so it does not count.")
     outcome: Outcome | None = Field(description="null while the review goes on.")
+    converged: bool | None = Field(description="Whether nothing blocked after its feedback; null without feedback.")
     started_at: int
     ended_at: int | None
     feedback_id: str | None
@@ -189,5 +246,6 @@ class ReviewDetail(Result):
     current_iteration: int
     max_iterations: int
     refusals: int = Field(description="Requests that were refused at the limit.")
+    open_items: list[ReviewItem] = Field(description="Items that are not settled, the oldest first.")
     rounds: list[RoundDetail] = Field(description="The newest first.")
     left_out: int = Field(description="Older rounds that are not shown.")

@@ -1,16 +1,23 @@
 """What a reviewer is asked to do: the task, what was done, what is still open, and how to answer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crewhall.families.crew.model import InstanceRow
 from crewhall.families.review.model import ItemRow
 from crewhall.outside.git import GitRepository
 
-TASK_LETTERS, GIVEN_LETTERS, STAT_LETTERS = 20_000, 20_000, 12_000
+TASK_LETTERS, GIVEN_LETTERS, STAT_LETTERS, ITEM_LETTERS = 20_000, 20_000, 12_000, 500
+MOST_ITEMS = 60
 BAR = (
     "An item blocks if the change is wrong, unsafe, untested where it matters, or does not do what the task asks. "
     "Style and taste never block."
 )
+LATER_BAR = (
+    "What an earlier round saw and did not object to is accepted: an item about code that has not changed since blocks "
+    "only if it does harm."
+)
+LAST = "This is the last round: after it, a person decides. Let nothing block that can wait for a later change."
 
 
 @dataclass(frozen=True)
@@ -21,25 +28,30 @@ class ReviewFacts:
     most: int
     head: str
     since: str | None
-    items: list[ItemRow]
     completion_message: str | None
     reviewer_prompt: str | None
 
 
-def review_prompt(repo: GitRepository, coder: InstanceRow, facts: ReviewFacts) -> str:
+def review_prompt(coder: InstanceRow, facts: ReviewFacts, changes: str, items: Sequence[ItemRow]) -> str:
     """The reviewer's task, without the frame that its type's text puts around it."""
     parts = [
         f"Review the work of {coder['id']} on the branch {coder['branch']}, at commit {facts.head[:12]}. This is round "
         f"{facts.iteration} of at most {facts.most}.",
         _quote("The task it was given:", coder["prompt"], TASK_LETTERS),
         _quote("What it says about its work:", facts.completion_message, GIVEN_LETTERS),
-        _changes(repo, coder, facts),
-        _open_items(facts),
+        changes,
+        _open_items(items),
         facts.reviewer_prompt and f"Look at this besides:\n\n{facts.reviewer_prompt[:GIVEN_LETTERS]}",
-        f"{BAR} Then answer once: `send_feedback` with your findings as actionable_items (file and line where you "
-        "can), or `create_pull_request` if it is ready to land. Your session ends after that.",
+        " ".join(_bar(facts)),
+        "Then answer once: `send_feedback` with your findings as actionable_items (file and line where you can), or "
+        "`create_pull_request` if it is ready to land. Your session ends after that.",
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _bar(facts: ReviewFacts) -> list[str]:
+    later = [LATER_BAR] if facts.iteration > 1 else []
+    return [BAR, *later, *([LAST] if facts.iteration >= facts.most else [])]
 
 
 def _quote(title: str, text: str | None, most: int) -> str | None:
@@ -50,7 +62,8 @@ def _quote(title: str, text: str | None, most: int) -> str | None:
     return f"{title}\n\n" + "\n".join(f"> {line}" for line in shown.splitlines())
 
 
-def _changes(repo: GitRepository, coder: InstanceRow, facts: ReviewFacts) -> str:
+def changes_text(repo: GitRepository, coder: InstanceRow, facts: ReviewFacts) -> str:
+    """What has changed: since the last round, if there was one."""
     spread = f"{facts.since}..{facts.head}" if facts.since else f"{coder['base_branch']}...{facts.head}"
     ended = repo.git("diff", "--stat=100", "--stat-count=150", spread, "--")
     stat = ended.out.decode("utf-8", "replace")[:STAT_LETTERS].rstrip()
@@ -58,12 +71,32 @@ def _changes(repo: GitRepository, coder: InstanceRow, facts: ReviewFacts) -> str
     return f"{what}:\n\n{stat or 'nothing is committed'}"
 
 
-def _open_items(facts: ReviewFacts) -> str | None:
-    if not facts.items:
+def _open_items(items: Sequence[ItemRow]) -> str | None:
+    if not items:
         return None
-    lines = [
-        f"- {one['id']}{' (blocks)' if one['is_blocking'] else ''}: {one['item'][:500]}"
-        + (f" [{one['file']}:{one['line'] or ''}]" if one["file"] else "")
-        for one in facts.items
-    ]
-    return "\n".join(["Open items of earlier rounds; name the item_id if you raise one again:\n", *lines])
+    lines = [line for one in items[:MOST_ITEMS] for line in _item_lines(one)]
+    more = [f"- and {len(items) - MOST_ITEMS} more"] if len(items) > MOST_ITEMS else []
+    return "\n".join(
+        [
+            "Open items of earlier rounds. Check each: if it is still there, raise it again with its item_id; if it is "
+            "fixed, or you accept what its coder says against it, name it in resolved_items. What you say nothing of "
+            "counts as fixed if its code has changed, and stays open otherwise.\n",
+            *lines,
+            *more,
+        ]
+    )
+
+
+def _item_lines(one: ItemRow) -> list[str]:
+    facts = [one["state"], *(["blocks"] if one["is_blocking"] else []), f"raised {one['times']} times"]
+    line = f":{one['line']}" if one["line"] else ""
+    place = f" [{one['file']}{line}]" if one["file"] else ""
+    lines = [f"- {one['id']} ({', '.join(facts)}){place}: {_one_line(one['item'])}"]
+    if one["claim"] is not None:
+        lines.append(f"  > its coder says it is {one['claim']}: {_one_line(one['note'] or 'no note')}")
+    return lines
+
+
+def _one_line(text: str) -> str:
+    """A text of others, on one line."""
+    return " ".join(text.split())[:ITEM_LETTERS]

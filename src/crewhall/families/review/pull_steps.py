@@ -15,6 +15,7 @@ from crewhall.families.crew.steps import COMMON, Change, NodeWorld, end_later
 from crewhall.families.pulls.providers import host_at
 from crewhall.families.review.family import review
 from crewhall.families.review.feedback_file import NAME
+from crewhall.families.review.items import write_states
 from crewhall.families.review.model import RoundRow
 from crewhall.families.review.pull_target import PullTarget, pull_target
 from crewhall.families.review.review_rows import set_status
@@ -107,18 +108,23 @@ def _place(world: NodeWorld, operation: Change) -> tuple[InstanceRow, GitReposit
 
 def note_pull(tx: Tx, operation: Change) -> None:
     """The host has the pull: the instance says so, and whoever reviewed it is ended."""
-    data, coder = operation.data, locked_row(tx, operation.subject)
+    data = operation.data
+    under_way: RoundRow | None = tx.one("review_open", coder=operation.subject)
+    reviewer = locked_row(tx, under_way["child_instance"]) if under_way else None  # before its coder, as everywhere
+    coder = locked_row(tx, operation.subject)
     own = {"number": data["number"], "url": data["url"], "now": tx.now}
     tx.run("instance_pull_set", id=coder["id"], **own)
     set_status(tx, coder, "pr_created")
     facts = {"before": coder["status"], "after": "pr_created", "commit": data["pushed"]}
     tx.event("instance.pull_opened", coder["id"], **facts, data=json.dumps({"number": data["number"]}))
-    under_way: RoundRow | None = tx.one("review_open", coder=coder["id"])
-    if under_way is None:
+    if reviewer is None:
         return
-    reviewer = locked_row(tx, under_way["child_instance"])
     outcome = "approved" if data["by"] == reviewer["id"] else "withdrawn"
-    tx.run("review_end", reviewer=reviewer["id"], outcome=outcome, type="spawned_review", now=tx.now)
+    if not tx.run("review_end", reviewer=reviewer["id"], outcome=outcome, type="spawned_review", now=tx.now):
+        return
+    if outcome == "approved":
+        tx.run("review_converged", reviewer=reviewer["id"], converged=1)
+        write_states(tx, data.get("states", ()))
     tx.run("instance_pull_set", id=reviewer["id"], **own)
     if not tx.all("operations_on", subject=reviewer["id"]):
         end_later(operation.journal, tx, reviewer, "terminated")

@@ -1,8 +1,8 @@
 -- name: review_insert
 -- A review begins.
 INSERT INTO instance_relationships (parent_instance, child_instance, relationship_type, review_iteration, forked_from,
-                                    created_at)
-VALUES (:coder, :reviewer, 'spawned_review', :iteration, :forked_from, :now);
+                                    completion_message, created_at)
+VALUES (:coder, :reviewer, 'spawned_review', :iteration, :forked_from, :completion_message, :now);
 
 -- name: review_delete
 -- Forget a review that never came to be.
@@ -37,6 +37,10 @@ UPDATE instance_relationships
    SET ended_at = :now, outcome = :outcome, relationship_type = :type
  WHERE child_instance = :reviewer AND ended_at IS NULL;
 
+-- name: review_converged
+-- Whether anything was left that blocks when a review's feedback came.
+UPDATE instance_relationships SET converged = :converged WHERE child_instance = :reviewer;
+
 -- name: review_refused
 -- A request was refused at the limit.
 UPDATE instance SET review_refusals = review_refusals + 1, updated_at = :now WHERE id = :id;
@@ -62,24 +66,68 @@ UPDATE review_feedback SET git_commit = :git_commit, merge_commit = :merge_commi
 -- Feedback that waits to be merged into its coder's branch, the oldest first.
 SELECT * FROM review_feedback WHERE merge_commit IS NULL AND git_commit IS NOT NULL ORDER BY created_at, id;
 
--- name: item_insert
--- An item of a feedback.
-INSERT INTO review_item (id, coder, feedback_id, position, item, file, line, rule, is_blocking, state, created_at,
-                         updated_at)
-VALUES (:id, :coder, :feedback_id, :position, :item, :file, :line, :rule, :is_blocking, 'open', :now, :now);
+-- name: feedback_waiting
+-- An earlier feedback of a coding instance that waits to be merged.
+SELECT id FROM review_feedback
+ WHERE coder = :coder AND id <> :id AND merge_commit IS NULL AND git_commit IS NOT NULL LIMIT 1;
 
--- name: items_of
--- The items of a feedback.
-SELECT * FROM review_item WHERE feedback_id = :feedback_id ORDER BY position;
+-- name: item_insert
+-- An item that a feedback raises for the first time.
+INSERT INTO review_item (id, coder, feedback_id, position, item, file, line, rule, is_blocking, fingerprint, seen_at, state,
+                         created_at, updated_at)
+VALUES (:id, :coder, :feedback_id, :position, :item, :file, :line, :rule, :is_blocking, :fingerprint, :seen_at, 'open',
+        :now, :now);
+
+-- name: item_raised
+-- An item is raised once more, at this commit.
+UPDATE review_item SET times = times + 1, seen_at = :seen_at, updated_at = :now WHERE id = :id;
+
+-- name: item_settled
+-- An item has another state, unless a person waived it.
+UPDATE review_item SET state = :state, is_blocking = :is_blocking, claim = :claim, updated_at = :now
+ WHERE id = :id AND state <> 'waived';
+
+-- name: item_answered
+-- A coder says what it did about an item.
+UPDATE review_item SET state = :state, claim = :claim, note = :note, updated_at = :now WHERE id = :id;
+
+-- name: item_waived
+-- A person decides that an item need not be fixed.
+UPDATE review_item SET state = 'waived', reason = :reason, updated_at = :now WHERE id = :id;
+
+-- name: item_lock
+-- An item, held until commit.
+SELECT * FROM review_item WHERE id = :id {for_update};
+
+-- name: items_of_coder
+-- The items of a coding instance, the oldest first.
+SELECT * FROM review_item WHERE coder = :coder ORDER BY created_at, position, id;
 
 -- name: items_open
 -- The items of a coding instance that are not settled, the oldest first.
-SELECT * FROM review_item WHERE coder = :coder AND state = 'open' ORDER BY created_at, position;
+SELECT * FROM review_item
+ WHERE coder = :coder AND state IN ('open', 'repeated', 'disputed') ORDER BY created_at, position, id;
+
+-- name: mention_insert
+-- What a feedback says of an item.
+INSERT INTO review_mention (feedback_id, position, item_id, found_by, item, file, line, rule, is_blocking)
+VALUES (:feedback_id, :position, :item_id, :found_by, :item, :file, :line, :rule, :is_blocking);
+
+-- name: mentions_of_coder
+-- All that was said of a coding instance's items, the oldest first.
+SELECT review_mention.* FROM review_mention JOIN review_item ON review_item.id = review_mention.item_id
+ WHERE review_item.coder = :coder ORDER BY review_item.created_at, review_item.id, review_mention.feedback_id, review_mention.position;
+
+-- name: items_of
+-- What a feedback says of items, with their states of today.
+SELECT m.item_id AS id, m.found_by, m.item, m.file, m.line, m.rule, m.is_blocking, i.state, i.times, i.claim, i.note,
+       i.reason
+  FROM review_mention m JOIN review_item i ON i.id = m.item_id WHERE m.feedback_id = :feedback_id ORDER BY m.position;
 
 -- name: reviews
 -- A page of reviews, the newest first.
 SELECT r.*, f.id AS feedback_id, f.feedback_type, f.priority, f.git_commit, f.merge_commit,
-       (SELECT count(*) FROM review_item i WHERE i.feedback_id = f.id) AS items
+       (SELECT count(*) FROM review_mention m WHERE m.feedback_id = f.id) AS items
   FROM instance_relationships r LEFT JOIN review_feedback f ON f.reviewer = r.child_instance AND f.git_commit IS NOT NULL
  WHERE (CAST(:coder AS text) IS NULL OR r.parent_instance = :coder)
    AND (CAST(:is_open AS integer) IS NULL OR (CASE WHEN r.ended_at IS NULL THEN 1 ELSE 0 END) = :is_open)

@@ -7,9 +7,11 @@ from crewhall.config import Settings
 from crewhall.families.crew.delivery import has_inbox_only, put_in_inbox, queue_message
 from crewhall.families.crew.instance_rows import Change, locked_row, note_unstarted
 from crewhall.families.crew.model import InstanceRow, Status
+from crewhall.families.crew.rules import LIVE
 from crewhall.families.crew.steps import end_later
+from crewhall.families.review.items import write_round
 from crewhall.families.review.model import Outcome, RoundRow
-from crewhall.identity import new_id
+from crewhall.families.review.rules import REVIEWABLE
 from crewhall.journal import Journal
 from crewhall.store.transaction import Tx
 
@@ -30,6 +32,8 @@ def note_review_started(tx: Tx, operation: Change) -> None:
     tx.event("instance.started", reviewer["id"], after="started", data=json.dumps({"branch": reviewer["branch"]}))
     review = cast(RoundRow, tx.one("review_by", reviewer=reviewer["id"]))
     coder = locked_row(tx, review["parent_instance"])
+    if coder["status"] not in REVIEWABLE:
+        return  # it has ended meanwhile: a chore ends the review, too
     set_status(tx, coder, "waiting_review")
     data = json.dumps({"reviewer": reviewer["id"], "round": review["review_iteration"]})
     facts = {"before": coder["status"], "after": "waiting_review", "commit": review["forked_from"]}
@@ -50,13 +54,13 @@ def note_feedback(tx: Tx, operation: Change) -> None:
     review = cast(RoundRow, tx.one("review_by", reviewer=reviewer["id"]))
     coder = locked_row(tx, review["parent_instance"])
     tx.run("review_end", reviewer=reviewer["id"], outcome="feedback", type="spawned_review", now=tx.now)
-    for position, item in enumerate(data["items"]):
-        own = {"id": new_id("ri"), "coder": coder["id"], "feedback_id": data["feedback_id"], "position": position}
-        tx.run("item_insert", **own, **item, now=tx.now)
+    tx.run("review_converged", reviewer=reviewer["id"], converged=int(data["converged"]))
+    write_round(tx, coder["id"], data["feedback_id"], data)
     if coder["status"] == "waiting_review":
         set_status(tx, coder, "started")
     _tell(tx, coder, reviewer["id"], data["message"], inbox_only=data["inbox_only"])
     facts = {"reviewer": reviewer["id"], "round": review["review_iteration"], "feedback_id": data["feedback_id"]}
+    facts["converged"] = data["converged"]
     told = {"before": coder["status"], "after": _after(coder), "commit": data["merge_commit"] or data["git_commit"]}
     tx.event("review.feedback", coder["id"], **told, data=json.dumps(facts))
     end_later(operation.journal, tx, reviewer, "terminated")
@@ -87,6 +91,7 @@ def give_back(tx: Tx, journal: Journal, settings: Settings, review: RoundRow, ou
     facts = json.dumps({"reviewer": reviewer["id"], "round": review["review_iteration"], "outcome": outcome})
     if coder["status"] == "waiting_review":
         set_status(tx, coder, "started")
+    if coder["status"] in LIVE:  # one that was restarted may wait, too
         reason = LOST.get(outcome, outcome)
         text = f"Your reviewer {reviewer['id']} {reason}. The round does not count: call request_review again."
         _tell(tx, coder, "hall", text, inbox_only=has_inbox_only(settings, coder))

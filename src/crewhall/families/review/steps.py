@@ -20,7 +20,7 @@ from crewhall.families.review.review_rows import (
 )
 from crewhall.journal import Happened, Step
 from crewhall.outside.file_commits import Hindered, OneFileChange, advance, commit_file, write_blob
-from crewhall.outside.git import GitRepository, open_repository
+from crewhall.outside.git import open_repository
 from crewhall.store.transaction import Row, Store
 
 REVIEWING = review.operation(
@@ -36,17 +36,12 @@ def _commit(world: NodeWorld, operation: Change) -> Row:
     """Commit the file where the review was forked from, under a ref of its own until a branch has it."""
     row, spread, coder = _rows(operation)
     repo = open_repository(coder["repository_path"], world.stop)
-    change = plain_change(repo, row, operation.data["items"])
+    blob = write_blob(repo, feedback_file(row, operation.data["items"]))
+    message = f"Review feedback, round {row['review_iteration']}\n\nBy {row['reviewer']}."
+    change = OneFileChange(NAME, blob, message, row["id"], row["created_at"])
     commit = commit_file(repo, spread["forked_from"], change)
     repo.text("update-ref", _ref(row), commit)
     return {"git_commit": commit, "merge_commit": None}
-
-
-def plain_change(repo: GitRepository, row: FeedbackRow, items: list[Row]) -> OneFileChange:
-    """The file as a change that always makes the same commit."""
-    blob = write_blob(repo, feedback_file(row, items))
-    message = f"Review feedback, round {row['review_iteration']}\n\nBy {row['reviewer']}."
-    return OneFileChange(NAME, blob, message, row["id"], row["created_at"])
 
 
 def _drop_commit(world: NodeWorld, operation: Change) -> None:
@@ -60,15 +55,22 @@ def _ref(row: FeedbackRow) -> str:
 
 def _merge(world: NodeWorld, operation: Change) -> Row:
     row, _, coder = _rows(operation)
-    return {"merge_commit": merge_feedback(world, coder, row, operation.data["git_commit"], operation.data["items"])}
+    if operation.journal.store.one("feedback_waiting", coder=coder["id"], id=row["id"]) is not None:
+        return {"merge_commit": None}  # rounds come in their order
+    return _merge_now(world, operation)
 
 
-def merge_feedback(world: NodeWorld, coder: InstanceRow, row: FeedbackRow, commit: str, items: list[Row]) -> str | None:
+def _merge_now(world: NodeWorld, operation: Change) -> Row:
+    row, _, coder = _rows(operation)
+    return {"merge_commit": merge_feedback(world, coder, row, operation.data["git_commit"])}
+
+
+def merge_feedback(world: NodeWorld, coder: InstanceRow, row: FeedbackRow, commit: str) -> str | None:
     """Merge a feedback's commit into the coder's branch and worktree; None while something is in the way."""
     repo = open_repository(coder["repository_path"], world.stop)
-    plain = plain_change(repo, row, items)
+    blob = repo.text("rev-parse", f"{commit}:{NAME}")
     message = f"Merge review feedback, round {row['review_iteration']}"
-    change = OneFileChange(NAME, plain.blob, message, f"{row['id']}-merge", row["created_at"], merges=commit)
+    change = OneFileChange(NAME, blob, message, f"{row['id']}-merge", row["created_at"], merges=commit)
     try:
         merged = advance(repo, coder["worktree"], coder["branch"], change)
     except Hindered:
@@ -85,7 +87,7 @@ def _keep_merge(world: NodeWorld, operation: Change) -> None:
     repo = open_repository(coder["repository_path"], world.stop)
     words = ("merge-base", "--is-ancestor", operation.data["git_commit"], f"refs/heads/{coder['branch']}")
     if repo.git(*words).code == 0:
-        raise Happened(_merge(world, operation))
+        raise Happened(_merge_now(world, operation))
 
 
 def _rows(operation: Change) -> tuple[FeedbackRow, RoundRow, InstanceRow]:

@@ -20,20 +20,23 @@ from crewhall.families.crew.site import refuse_elsewhere
 from crewhall.families.crew.steps import end_later
 from crewhall.families.review.callers import calling_instance, note_caller
 from crewhall.families.review.family import review
+from crewhall.families.review.items import read_round, settle_round, write_answers
+from crewhall.families.review.messages import feedback_message
 from crewhall.families.review.model import (
     CompletionMessage,
     FeedbackSent,
     FeedbackText,
     FeedbackType,
-    ItemGiven,
+    ItemAnswers,
     Items,
     Priority,
+    ResolvedItems,
     ReviewerPrompt,
     ReviewRequested,
     RoundRow,
 )
 from crewhall.families.review.packet import decision_packet
-from crewhall.families.review.prompt import ReviewFacts, review_prompt
+from crewhall.families.review.prompt import ReviewFacts, changes_text, review_prompt
 from crewhall.families.review.rules import (
     LOST_IN_A_ROW,
     ReviewDecision,
@@ -47,9 +50,7 @@ from crewhall.families.review.steps import REVIEWING, SENDING
 from crewhall.identity import new_id
 from crewhall.outside.environment import refuse_missing
 from crewhall.outside.git import GitRepository, open_repository
-from crewhall.store.transaction import Row, Tx
-
-SHOWN_LETTERS = 4_000  # of a feedback in the message to its coder; the file has all of it
+from crewhall.store.transaction import Tx
 
 
 @review.tool(
@@ -65,12 +66,13 @@ def request_review(
     call: Call,
     reviewer_prompt: ReviewerPrompt | None = None,
     completion_message: CompletionMessage | None = None,
+    items: ItemAnswers | None = None,
     instance_id: InstanceId | None = None,
 ) -> ReviewRequested:
-    """Have your committed work reviewed by a new review instance; its feedback reaches you when it is done.
+    """Have your committed work reviewed; the feedback reaches you when it is done.
 
-    The number of rounds is limited. Until the feedback comes you are waiting_review. Only the operator gives
-    instance_id.
+    The number of rounds is limited. Until the feedback comes you are waiting_review. In items, say which items of
+    earlier feedback you fixed or dispute. Only the operator gives instance_id.
     """
     coder = calling_instance(call, instance_id, ("coding",))
     refuse_elsewhere(call.settings, coder)
@@ -78,10 +80,10 @@ def request_review(
     repo = open_repository(coder["repository_path"], call.stop)
     head = _head(repo, coder)
     ports, packet = candidate_ports(call), decision_packet(call, repo, coder)
+    names = names_taken(repo, _stem(coder))
     with call.look() as look:
         facts = _facts(call, look, coder, head, completion_message, reviewer_prompt)
-    prompt, stem = review_prompt(repo, coder, facts), _stem(coder)
-    names = names_taken(repo, stem)
+    spread = changes_text(repo, coder, facts)
     with call.begin_midway() as tx:
         tx.run("hall_lock")
         coder = locked_row(tx, coder["id"])
@@ -89,7 +91,9 @@ def request_review(
         if decision.iteration is None:
             _note_refusal(call, tx, coder, decision)
         else:
-            operation, reviewer = _begin_review(call, tx, coder, prompt, decision.iteration, head, names, ports)
+            write_answers(tx, coder["id"], items or ())
+            prompt = review_prompt(coder, facts, spread, tx.all("items_open", coder=coder["id"]))
+            operation, reviewer = _begin_review(call, tx, coder, prompt, decision.iteration, facts, names, ports)
     if decision.iteration is None:
         raise limit_failure(coder["id"], facts.iteration - 1, decision, limits, packet)
     carry_out(call, operation)
@@ -143,7 +147,7 @@ def _facts(call: Call, look: Tx, coder: InstanceRow, head: str, *given: str | No
     most = live_setting(look, call.settings, "review.max_iterations")
     last = [one for one in look.all("reviews_last", coder=coder["id"], limit=50) if one["outcome"] == "feedback"]
     since = last[0]["forked_from"] if last else None
-    return ReviewFacts(iteration, most, head, since, look.all("items_open", coder=coder["id"]), *given)
+    return ReviewFacts(iteration, most, head, since, *given)
 
 
 def _begin_review(
@@ -152,7 +156,7 @@ def _begin_review(
     coder: InstanceRow,
     prompt: str,
     iteration: int,
-    head: str,
+    facts: ReviewFacts,
     names: list[str],
     ports: list[int],
 ) -> tuple[Any, InstanceRow]:
@@ -160,9 +164,9 @@ def _begin_review(
     fields = {name: coder[name] for name in ("runtime", "node", "repository_path", "tier", "issue_number")}
     fields |= {"type": "review", "base_branch": coder["branch"], "conversation_id": str(uuid.uuid4())}
     fields |= {"prompt": prompt, "parent": coder["id"]}
-    started = begin_start(call, tx, REVIEWING, _stem(coder), names, fields, "worker", None, ports, base=head)
-    own = {"coder": coder["id"], "reviewer": started[1]["id"], "forked_from": head}
-    tx.run("review_insert", iteration=iteration, now=tx.now, **own)
+    started = begin_start(call, tx, REVIEWING, _stem(coder), names, fields, "worker", None, ports, base=facts.head)
+    own = {"coder": coder["id"], "reviewer": started[1]["id"], "forked_from": facts.head}
+    tx.run("review_insert", iteration=iteration, completion_message=facts.completion_message, now=tx.now, **own)
     return started
 
 
@@ -192,15 +196,18 @@ def send_feedback(
     feedback_type: FeedbackType,
     priority: Priority = "normal",
     actionable_items: Items | None = None,
+    resolved_items: ResolvedItems | None = None,
     instance_id: InstanceId | None = None,
 ) -> FeedbackSent:
     """Send your findings to the coding instance that you review; your session ends after that.
 
-    REVIEW_FEEDBACK.md is merged into its branch, and it is told. Only the operator gives instance_id.
+    REVIEW_FEEDBACK.md is merged into its branch, and it is told. To raise an open item again, give its item_id; name
+    in resolved_items those that are fixed or no problem. Only the operator gives instance_id.
     """
     reviewer = calling_instance(call, instance_id, ("review",))
     refuse_elsewhere(call.settings, reviewer)
-    items = [_item(one) for one in items_given(feedback_type, feedback, actionable_items)]
+    given = items_given(feedback_type, feedback, actionable_items)
+    reading = read_round(call, reviewer, given)
     with call.begin_midway() as tx:
         reviewer = locked_row(tx, reviewer["id"])
         refuse_status(reviewer["id"], reviewer["status"], LIVE, "heard")
@@ -209,9 +216,11 @@ def send_feedback(
         coder = locked_row(tx, under_way["parent_instance"])
         kept = {"id": new_id("fb"), "feedback_type": feedback_type, "priority": priority, "feedback": feedback}
         people = {"reviewer": reviewer["id"], "coder": coder["id"], "iteration": under_way["review_iteration"]}
+        outcome = settle_round(tx, coder["id"], reading, resolved_items or ())
         tx.run("feedback_insert", **kept, **people, now=tx.now)
-        data = {"feedback_id": kept["id"], "items": items, "inbox_only": has_inbox_only(call.settings, coder)}
-        message = _message(kept, people, items)
+        data = {"feedback_id": kept["id"], "head": under_way["forked_from"], **outcome.data}
+        data |= {"inbox_only": has_inbox_only(call.settings, coder)}
+        message = feedback_message({**kept, **people}, outcome)
         operation = begin(call, tx, SENDING, reviewer, **data, message=message)
     carry_out(call, operation)
     commit = operation.data["merge_commit"] or operation.data["git_commit"]
@@ -223,6 +232,8 @@ def send_feedback(
         cleanup_status="pending",
         review_iteration=under_way["review_iteration"],
         merge_pending=operation.data["merge_commit"] is None,
+        converged=outcome.has_converged,
+        blocking_items=outcome.blocking_ids,
     )
 
 
@@ -234,27 +245,3 @@ def _open_review(tx: Tx, reviewer: InstanceRow) -> RoundRow:
             f"{reviewer['id']} {how}", hint="Feedback is sent once; review_get shows it.", instance_id=reviewer["id"]
         )
     return found
-
-
-def _item(one: ItemGiven) -> Row:
-    return {
-        "item": one.text,
-        "file": one.file,
-        "line": one.line,
-        "rule": one.rule,
-        "is_blocking": int(bool(one.blocking)),
-    }
-
-
-def _message(kept: Row, people: Row, items: list[Row]) -> str:
-    """What a coder is told of a feedback: how it came out, its items, and where all of it is."""
-    lines = [f"{people['reviewer']} reviewed your work (round {people['iteration']}): {kept['feedback_type']}."]
-    lines += [f"- {'[blocks] ' if one['is_blocking'] else ''}{one['item'][:500]}" for one in items]
-    text = kept["feedback"]
-    lines += ["", text[:SHOWN_LETTERS] + ("…" if len(text) > SHOWN_LETTERS else ""), ""]
-    then = (
-        "Fix what blocks, commit, then call request_review."
-        if any(one["is_blocking"] for one in items)
-        else ("Nothing blocks: take what helps, commit, then call create_pull_request.")
-    )
-    return "\n".join([*lines, f"All of it is in REVIEW_FEEDBACK.md in your worktree. {then}"])

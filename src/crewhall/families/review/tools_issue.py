@@ -8,6 +8,7 @@ from pydantic import Field
 from crewhall.app import Call
 from crewhall.errors import Failure, InvalidInput, TimedOut, Unavailable
 from crewhall.families.crew.model import InstanceId, InstanceRow
+from crewhall.families.crew.rules import LIVE, refuse_status
 from crewhall.families.crew.site import refuse_elsewhere
 from crewhall.families.crew.steps import Change, NodeWorld, holder_name
 from crewhall.families.project.rules_file import refuse_secret_name
@@ -56,6 +57,7 @@ def create_issues(
     """
     planner = calling_instance(call, instance_id, ("planning",))
     refuse_elsewhere(call.settings, planner)
+    refuse_status(planner["id"], planner["status"], LIVE, "given issues")
     wanted = _issues_to_make(call, planner, issues, plan_file)
     repository = _repository(call, planner, repo_owner, repo_name)
     made: list[IssueMade] = []

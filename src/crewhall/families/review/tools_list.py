@@ -10,10 +10,11 @@ from crewhall.families.crew.changes import find_instance
 from crewhall.families.crew.live_settings import live_setting
 from crewhall.families.crew.model import InstanceId
 from crewhall.families.review.family import review
+from crewhall.families.review.items import shown_item
 from crewhall.families.review.model import ReviewDetail, ReviewItem, ReviewRound, Reviews, RoundDetail
 from crewhall.store.transaction import Row, Tx
 
-ROUNDS, FEEDBACK_LETTERS = 10, 3_000  # in one answer
+ROUNDS, ITEMS, OPEN_ITEMS, FEEDBACK_LETTERS = 5, 20, 30, 2_000  # in one answer
 
 
 @review.tool("review_list", ours=True, profiles=("coordinator",))
@@ -49,6 +50,7 @@ def review_get(call: Call, instance_id: InstanceId) -> ReviewDetail:
             current_iteration=tx.value("review_iteration", coder=instance_id),
             max_iterations=live_setting(tx, call.settings, "review.max_iterations"),
             refusals=row["review_refusals"],
+            open_items=[ReviewItem(**shown_item(one)) for one in tx.all("items_open", coder=instance_id)[:OPEN_ITEMS]],
             rounds=[_detail(tx, one) for one in rounds],
             left_out=total - len(rounds),
         )
@@ -61,6 +63,7 @@ def _round(row: Row) -> dict[str, Any]:
         "review_iteration": row["review_iteration"],
         "is_lost": row["relationship_type"] == "review_lost",
         "outcome": row["outcome"],
+        "converged": None if row["converged"] is None else bool(row["converged"]),
         "started_at": row["created_at"],
         "ended_at": row["ended_at"],
         "merge_pending": row["feedback_id"] is not None and row["merge_commit"] is None,
@@ -74,9 +77,6 @@ def _detail(tx: Tx, row: Row) -> RoundDetail:
     items = tx.all("items_of", feedback_id=row["feedback_id"]) if feedback else []
     text = feedback["feedback"] if feedback else None
     shown = text if text is None or len(text) <= FEEDBACK_LETTERS else f"{text[:FEEDBACK_LETTERS]}…"
-    return RoundDetail(**_round(row), feedback=shown, item_list=[_item(one) for one in items])
-
-
-def _item(row: Row) -> ReviewItem:
-    own = {name: row[name] for name in ("id", "file", "line", "rule", "state")}
-    return ReviewItem(text=row["item"][:500], blocking=bool(row["is_blocking"]), **own)
+    return RoundDetail(
+        **_round(row), feedback=shown, item_list=[ReviewItem(**shown_item(one)) for one in items[:ITEMS]]
+    )

@@ -5,7 +5,7 @@ from typing import Annotated, cast
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.errors import Forbidden
+from crewhall.errors import Forbidden, InvalidState
 from crewhall.families.crew.changes import begin, carry_out, find_instance
 from crewhall.families.crew.instance_rows import locked_row
 from crewhall.families.crew.model import InstanceId, InstanceRow
@@ -16,10 +16,12 @@ from crewhall.families.pulls.rules_scope import refuse_branch_paths
 from crewhall.families.pulls.tiers import tier_of
 from crewhall.families.review.callers import calling_instance, note_caller
 from crewhall.families.review.family import review
-from crewhall.families.review.model import RoundRow
+from crewhall.families.review.items import read_round, settle_round
+from crewhall.families.review.model import ItemRow, ResolvedItems, RoundRow
 from crewhall.families.review.pull_steps import PULLING
 from crewhall.families.review.pull_target import changed_paths, find_base, pull_target
 from crewhall.outside.git import open_repository
+from crewhall.store.transaction import Tx
 from crewhall.tool import Result
 
 Title = Annotated[str, Field(min_length=1, max_length=250)]
@@ -47,11 +49,13 @@ def create_pull_request(
     title: Title,
     description: Description,
     base_branch: Annotated[str, Field(min_length=1, max_length=200)] | None = None,
+    resolved_items: ResolvedItems | None = None,
     instance_id: InstanceId | None = None,
 ) -> PullRequestOpened:
     """Push your branch and open its pull request; a reviewer approves so: the branch is that of the coder it reviews.
 
-    Calling it again returns the same pull request. Only the operator gives instance_id.
+    A reviewer approves only when no item blocks: name in resolved_items those that are fixed. Calling it again returns
+    the same pull request. Only the operator gives instance_id.
     """
     caller = calling_instance(call, instance_id, ("coding", "review", "planning"))
     owner = _owner_of_branch(call, caller)
@@ -71,11 +75,19 @@ def create_pull_request(
         base, base_commit = find_base(there, at, owner, base_branch)
     paths = changed_paths(repo, owner, base, base_commit)
     refuse_branch_paths(paths, call.settings["pulls.branch_deny"], call.settings["pulls.branch_allow"])
+    reading = read_round(call, caller, []) if caller["type"] == "review" else None
     with call.begin_midway() as tx:
+        _refuse_unheard(tx, caller, owner)
         row = locked_row(tx, owner["id"])
         refuse_busy(row["id"], [one["kind"] for one in tx.all("operations_on", subject=row["id"])])
         refuse_status(row["id"], row["status"], LIVE, "given a pull request")
-        given = {"title": title, "description": description, "base_branch": base, "by": caller["id"]}
+        given = {"title": title, "base_branch": base, "by": caller["id"]}
+        if reading is not None:
+            outcome = settle_round(tx, row["id"], reading, resolved_items or ())
+            refuse_blocking(caller["id"], outcome.blocking_ids)
+            given |= {"description": description, "states": outcome.data["states"]}
+        else:
+            given["description"] = with_open_items(description, tx.all("items_open", coder=row["id"]))
         operation = begin(call, tx, PULLING, row, **given)
     carry_out(call, operation)
     call.note(commit=operation.data["pushed"], before=row["status"], after="pr_created")
@@ -92,6 +104,43 @@ def _owner_of_branch(call: Call, caller: InstanceRow) -> InstanceRow:
             f"{caller['id']} reviews nothing", hint="Start it with request_review.", instance_id=caller["id"]
         )
     return find_instance(call, found["parent_instance"])
+
+
+def refuse_blocking(reviewer: str, blocking: list[str]) -> None:
+    """Raise InvalidState for an approval while items of earlier rounds block."""
+    if blocking:
+        raise InvalidState(
+            f"{len(blocking)} items block: {', '.join(blocking[:10])}",
+            hint="Name those that are fixed, or no problem, in resolved_items; or call send_feedback.",
+            instance_id=reviewer,
+            blocking_items=blocking[:50],
+        )
+
+
+def with_open_items(description: str, items: list[ItemRow]) -> str:
+    """The text of a pull request that its coder opens, with the review's items that still block."""
+    lines = [f"- {' '.join(one['item'].split())[:300]}" for one in items if one["is_blocking"]]
+    return "\n".join([description, "", "Open review items:", "", *lines[:20]]) if lines else description
+
+
+def _refuse_unheard(tx: Tx, caller: InstanceRow, owner: InstanceRow) -> None:
+    """Raise InvalidState while the branch's review begins or is being answered, or when the caller's own is over.
+
+    A reviewer's row is locked before its coder's, here and wherever both are.
+    """
+    seen: RoundRow | None = tx.one("review_open", coder=owner["id"])
+    reviewer = cast(InstanceRow | None, tx.one("instance_lock", id=seen["child_instance"])) if seen else None
+    if reviewer is not None:
+        refuse_busy(reviewer["id"], [one["kind"] for one in tx.all("operations_on", subject=reviewer["id"])])
+    if caller["type"] != "review":
+        return
+    still: RoundRow | None = tx.one("review_open", coder=owner["id"])
+    if still is None or still["child_instance"] != caller["id"] or reviewer is None or reviewer["status"] not in LIVE:
+        raise InvalidState(
+            f"the review by {caller['id']} is over",
+            hint="A review is answered once; review_get shows how.",
+            instance_id=caller["id"],
+        )
 
 
 def _to_result(row: InstanceRow) -> PullRequestOpened:

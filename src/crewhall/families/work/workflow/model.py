@@ -12,6 +12,10 @@ from crewhall.tool import Result
 SourceType = Literal["prompt", "github_issue", "linear", "jira", "custom"]
 WorkflowStatus = Literal["planning", "ready", "in_progress", "paused", "completed", "failed", "abandoned"]
 Pauser = Literal["judge", "operator", "coordinator", "worker"]
+Reviewer = Literal["instance", "judge"]
+ReviewerChoice = Annotated[
+    Reviewer, Field(description="Who reviews what instances do in it: another one, or the judge.")
+]
 Source = Annotated[str, Field(max_length=1_000_000, description="The prompt or issue itself.")]
 MaxParallel = Annotated[
     int, Field(ge=1, le=1000, description="How many tasks are recommended at once; 1 is one after the other.")
@@ -46,6 +50,7 @@ class WorkflowRow(WorkflowState):
     source_type: SourceType
     source_ref: str | None
     source_content: str
+    reviewer: Reviewer
     plan: str | None
     finished_at: int | None
     created_at: int
@@ -127,6 +132,7 @@ class Workflow(Result):
     repository_path: str | None
     max_parallel_tasks: int
     auto_create_workspaces: bool
+    reviewer: Reviewer
     plan: Cargo | None
     task_count: int
     finished_count: int

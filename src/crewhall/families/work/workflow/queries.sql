@@ -1,15 +1,15 @@
 -- name: workflow_insert
 -- A new workflow, without a plan.
 INSERT INTO workflow (id, name, status, source_type, source_ref, source_content, repository_path, max_parallel_tasks,
-                      auto_create_workspaces, created_at, updated_at)
+                      auto_create_workspaces, reviewer, created_at, updated_at)
 VALUES (:id, :name, 'planning', :source_type, :source_ref, :source_content, :repository_path, :max_parallel_tasks,
-        :auto_create_workspaces, :now, :now);
+        :auto_create_workspaces, :reviewer, :now, :now);
 
 -- name: workflow_get
 -- A workflow.
 SELECT id, name, status, status_reason, source_type, source_ref, source_content, repository_path, max_parallel_tasks,
-       auto_create_workspaces, plan, task_count, finished_count, completed_count, started_at, finished_at, created_at,
-       updated_at
+       auto_create_workspaces, reviewer, plan, task_count, finished_count, completed_count, started_at, finished_at,
+       created_at, updated_at
   FROM workflow WHERE id = :id;
 
 -- name: workflow_lock

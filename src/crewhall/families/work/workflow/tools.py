@@ -25,6 +25,8 @@ from crewhall.families.work.workflow.model import (
     AutoCreate,
     MaxParallel,
     PlanSet,
+    Reviewer,
+    ReviewerChoice,
     Source,
     SourceType,
     TasksAdded,
@@ -52,6 +54,7 @@ def workflow_create(
     repository_path: Path | None = None,
     max_parallel_tasks: MaxParallel = 1,
     auto_create_workspaces: AutoCreate = False,
+    reviewer: ReviewerChoice = "instance",
 ) -> WorkflowCreated:
     """Begin a workflow from a prompt or an issue. It needs a plan next: workflow_set_plan.
 
@@ -69,6 +72,7 @@ def workflow_create(
             repository_path=where,
             max_parallel_tasks=max_parallel_tasks,
             auto_create_workspaces=int(auto_create_workspaces),
+            reviewer=reviewer,
         )
     return WorkflowCreated(id=workflow_id, name=name, status="planning", max_parallel_tasks=max_parallel_tasks)
 
@@ -79,10 +83,12 @@ def repository_of(call: Call, repository_path: str | None) -> Site | None:
     return None if where is None else site_of(where)
 
 
-def insert_workflow(tx: Tx, now: int, *, repository_path: Site | None, **fields: Any) -> str:
+def insert_workflow(
+    tx: Tx, now: int, *, repository_path: Site | None, reviewer: Reviewer = "instance", **fields: Any
+) -> str:
     """Insert a workflow without a plan, and register its repository; the workflow's id."""
     workflow_id, path = new_id("wf"), None if repository_path is None else repository_path.path
-    tx.run("workflow_insert", id=workflow_id, repository_path=path, now=now, **fields)
+    tx.run("workflow_insert", id=workflow_id, repository_path=path, reviewer=reviewer, now=now, **fields)
     if repository_path is not None and repository_path.is_repository and not tx.one("repository_get", path=path):
         make_known(tx, repository_path.path, None, now)
     tx.event("workflow.created", workflow_id, after="planning")
