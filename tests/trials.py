@@ -4,10 +4,12 @@ Trials of operations: for each kind that a family declares, how a test starts on
 A kind without a trial fails tests/test_journal_walk.py. Add a class here, and a line to START and TRIALS.
 """
 
+import os
+import signal
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,7 +23,7 @@ from crewhall.families.crew.steps import ANSWER_MS, ENDING, end_later
 from crewhall.families.review.judge_steps import JUDGING
 from crewhall.identity import Actor
 from crewhall.journal import settle_all
-from crewhall.outside.processes import marked_processes
+from crewhall.outside.processes import Marked, marked_by
 from crewhall.outside.tmux import Tmux
 from tests.conftest import settings_for
 from tests.families.judge.judge_site import FakeClaude, command_for, rules
@@ -75,10 +77,13 @@ def pull_open(home: Path) -> Iterator[Trial]:
 
 
 class InstanceTrial(Trial):
-    """An instance whose program waits, in a new repository, on the tmux server of the walk's own hall."""
+    """An instance whose program waits, in a new repository, on the tmux server of the walk's own hall.
+
+    It ignores SIGHUP, so the end of its session alone does not end it.
+    """
 
     ids = ("work-trial-a1",)
-    RUNTIMES: ClassVar = {"custom": {"command": ["sh", "-c", "echo ready; exec sleep 600"]}}
+    RUNTIMES: ClassVar = {"custom": {"command": ["sh", "-c", "trap '' HUP; echo ready; exec sleep 600"]}}
 
     def __init__(self, directory: Path, home: Path) -> None:
         self.repository = make_repository(directory / "shop")
@@ -98,28 +103,37 @@ class InstanceTrial(Trial):
         """What of the instance is there: on the disk, in git, in tmux, among the processes, in the hall."""
         found = run_directory(self.config, self.ids[0])
         with closing(Hub(self.config, registry())) as hub:
-            rows = sql(hub, "SELECT status, ended_how, pid FROM instance")
+            rows = sql(hub, "SELECT status FROM instance")
             tokens = sql(hub, "SELECT count(*) AS n FROM token WHERE kind = 'agent' AND revoked_at IS NULL")[0]["n"]
             agents = sql(hub, "SELECT count(*) AS n FROM agent")[0]["n"]
+        has_session = self.ids[0] in self.tmux.panes()
         return {
             "worktree": Path(f"{self.repository.root}-worktrees", self.ids[0]).is_dir(),
             "branch": self.repository.branch_exists(self.ids[0]),
             "files": found.path.is_dir(),
-            "session": self.ids[0] in self.tmux.panes(),
+            "session": has_session,
             "released": (found.path / "go").exists(),
-            "processes": bool(marked_processes("CREWHALL_INSTANCE", self.ids[0])),
+            "orphans": not has_session and bool(self.processes),
             "row": rows[0]["status"] if rows else None,
             "tokens": tokens,
             "agents": agents,
         }
 
+    @property
+    def processes(self) -> list[Marked]:
+        """The programs of the walk's instances, with a session or without."""
+        return [one for found in marked_by("CREWHALL_INSTANCE", f"CREWHALL_HOME={self.home}").values() for one in found]
+
     def close(self) -> None:
         for session in self.tmux.panes():
             self.tmux.kill(session)
+        for one in self.processes:
+            with suppress(ProcessLookupError):
+                os.kill(one.process.pid, signal.SIGKILL)
 
 
 RUNNING: dict[str, Any] = {"worktree": True, "branch": True, "files": True, "session": True, "released": True}
-RUNNING |= {"row": "started", "tokens": 1, "agents": 1}
+RUNNING |= {"orphans": False, "row": "started", "tokens": 1, "agents": 1}
 NOTHING: dict[str, Any] = dict.fromkeys(RUNNING, False) | {"row": None, "tokens": 0, "agents": 0}
 STOPPED = RUNNING | {"session": False, "row": "terminated", "tokens": 0}
 GONE = NOTHING | {"row": "abandoned", "agents": 1}
@@ -129,7 +143,7 @@ class StartTrial(InstanceTrial):
     whole, none = RUNNING, NOTHING
 
     def outside(self) -> str:
-        facts = {name: fact for name, fact in self.facts().items() if name in RUNNING}
+        facts = self.facts()
         if facts == self.whole:
             return "all"
         return "nothing" if facts == self.none else f"{facts}"

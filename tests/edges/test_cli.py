@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from crewhall import __version__
+from crewhall.edges.cli.render import result, table
 from tests.edges.interfaces import CREWHALL
 from tests.edges.prefork import Done
 from tests.edges.program import PASSED_ON, Program, Up, ask
@@ -203,6 +204,17 @@ def test_what_an_agent_wrote_cannot_steer_the_terminal(place: tuple[Program, Up]
     for words in (("agent", "list"), ("agent", "get", agent), ("event", "list")):
         out = program.run(*words).out.replace("\n", "")
         assert out.isprintable(), ascii(out)
+
+
+def test_a_state_is_its_name_in_a_table_and_a_time_below_its_name() -> None:
+    state = {
+        "name": "waiting",
+        "evidence": "asked for permission 4 min ago",
+        "source": "hooks",
+        "since": 1_800_000_000_000,
+    }
+    assert table([{"id": "work-1-a1", "state": state}]).splitlines()[1] == "work-1-a1  waiting"
+    assert "since     2027-01-1" in result({"id": "work-1-a1", "state": state})
 
 
 def test_an_empty_list_is_shown_as_one(served: Program) -> None:

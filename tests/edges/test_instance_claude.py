@@ -178,14 +178,19 @@ def test_nothing_is_typed_into_a_dialog(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(90)
-def test_a_client_over_mcp_starts_one_too(tmp_path: Path) -> None:
+def test_the_same_holds_over_mcp_and_by_hand(tmp_path: Path) -> None:
     with site(tmp_path) as here:
         token = {"CREWHALL_TOKEN": read_operator_token(here.program.home) or ""}
         with closing(Stdio(here.program.home, **token)) as client:
             words = {"prompt": "join", "title": "by-mcp", "repository_path": here.repository}
-            assert client.call("instance_start", **words)["instance_id"] == "work-by-mcp-a1"
-        by_mcp = here.await_state("work-by-mcp-a1", "idle")
-        assert by_mcp["source"] == "status file"
+            name = client.call("instance_start", **words)["instance_id"]
+            assert name == "work-by-mcp-a1" and here.await_state(name, "idle")["source"] == "status file"
+            sent = client.call("instance_send", id=name, text="W-1")
+            eventually(lambda: [one for one, _ in here.told(name)] == [sent["message_id"]], 30)
+            assert here.await_state(name, "idle") and here.texts().count("W-1") == 1
+            assert client.call("instance_get", id=name)["state"]["name"] == "idle"
+            assert "Claude Code" in client.call("instance_output", id=name)["text"]
+            assert client.call("instance_stop", id=name)["status"] == "terminated" and name not in here.tmux.panes()
         done = here.program.run("instance", "start", "join", "--title", "by-hand", "--repository-path", here.repository)
         assert done.code == 0, done
         here.await_state("work-by-hand-a1", "idle")

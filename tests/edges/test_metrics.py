@@ -397,7 +397,7 @@ ENDS = {
     "setup failed with 2": "setup failed",
     "could not be started: exit 127": "not started",
     "stopped": "stopped",
-    "gone, and nobody knows how": "unknown",
+    "nobody knows how": "unknown",
 }
 
 

@@ -179,7 +179,11 @@ class Launcher:
             os.chdir(self._spec["directory"])
             os.execvpe(words[0], words, self._environment())  # noqa: S606 - a program and no shell
         except BaseException as error:
-            problem = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
+            problem = str(error)
+            if isinstance(error, OSError):  # of a program that is nowhere, it names the last place in PATH
+                place = os.fsdecode(error.filename or "")
+                is_program = os.path.basename(place) == os.path.basename(words[0])
+                problem = f"{error.strerror}" if is_program else f"{error.strerror}: {place}"
             os.write(tell, problem.encode("utf-8", "replace")[:2000] or b"unknown")
         finally:
             os._exit(NOT_FOUND)

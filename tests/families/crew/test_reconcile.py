@@ -12,8 +12,9 @@ import pytest
 
 from crewhall.families.crew.instance_rows import locked_row
 from crewhall.families.crew.run_directory import run_directory
-from crewhall.families.crew.steps import ANSWER_MS, STOPPING, end_later
+from crewhall.families.crew.steps import ABANDONING, ANSWER_MS, STOPPING, end_later
 from crewhall.identity import new_id
+from crewhall.journal import Kind
 from crewhall.outside.launch_spec import launcher_words
 from crewhall.outside.processes import identify, is_alive
 from tests.conftest import eventually
@@ -93,8 +94,12 @@ def test_a_killed_program_is_named_and_restarted_by_a_person(site: Site, instanc
 
 def test_a_killed_launcher_is_named(site: Site, instance: str) -> None:
     os.kill(site.call("instance_get", id=instance)["pid"], signal.SIGKILL)
-    site.hub.chores.run_one("instances")
-    assert eventually(lambda: check(site).get("process_gone"))["instance_id"] == instance
+
+    def noted() -> str:
+        site.hub.chores.run_one("instances")
+        return str(check(site).get("process_gone", {}).get("about"))
+
+    eventually(lambda: noted().endswith("has ended: nobody knows how"))
 
 
 def test_a_killed_terminal_server_leaves_instances_to_restart(site: Site, instance: str) -> None:
@@ -247,6 +252,20 @@ def test_children_end_with_the_session_and_detached_processes_are_left(
     finally:
         os.kill(away.pid, signal.SIGKILL)
     eventually(lambda: check(site) == {})
+
+
+@pytest.mark.parametrize("kind", [STOPPING, ABANDONING], ids=lambda kind: kind.name)
+def test_an_end_whose_hub_died_after_the_program_is_finished(site: Site, instance: str, kind: Kind[Any]) -> None:
+    row = site.call("instance_get", id=instance)
+    data = {"until": site.clock.now, "lease_until": site.clock.now}
+    with site.hub.own_work() as tx:
+        site.hub.journal.begin(tx, kind, instance, place=row["node"], data=data, holder="999999999 dead")
+    os.kill(row["pid"], signal.SIGTERM)
+    eventually(lambda: site.tmux.panes()[instance].is_dead)
+    site.hub.chores.run_one(f"settle_{kind.name}")
+    status = {"instance_stop": "terminated", "instance_abandon": "abandoned"}[kind.name]
+    assert site.call("instance_get", id=instance)["status"] == status
+    assert not site.tmux.panes() and check(site) == {}
 
 
 def test_an_operation_that_takes_long_is_shown(site: Site, instance: str) -> None:

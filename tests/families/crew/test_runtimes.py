@@ -52,6 +52,7 @@ def test_an_unknown_runtime_is_refused_with_those_that_there_are(tmp_path: Path)
         ({"command": []}, "command"),
         ({"command": "claude"}, "command"),
         ({"command": ["a"], "typo": 1}, "typo"),
+        ({"command": ["sh", "-c", "a '{prompt}'"]}, r"command\.2: .*{prompt} must be a word of its own"),
         ({"command": ["a"], "permission": "maybe"}, "permission"),
         ({"command": ["a"], "environment": {"A": 1}}, "environment.A"),
     ],

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from crewhall.families.crew.observation import Observation, by_state_file
+from crewhall.families.crew.run_directory import RunDirectory
 from crewhall.identity import Actor
 from tests.conftest import eventually
 from tests.families.crew.conftest import Site
@@ -36,6 +38,13 @@ def test_a_programs_own_word_is_its_state(site: Site, word: str, name: str) -> N
     eventually(lambda: site.state(name_of)["source"] == "state file", SECONDS)
     state = site.state(name_of)
     assert state["name"] == name and state["evidence"] == f"the program wrote '{word}: pytest' 4 min ago"
+
+
+@pytest.mark.parametrize("at", [-1, True, 10**30, "soon"], ids=str)
+def test_a_time_that_is_none_is_left_out(tmp_path: Path, at: Any) -> None:
+    (tmp_path / "state.json").write_text(json.dumps({"state": "idle", "at": at}))
+    state = by_state_file(RunDirectory(tmp_path))
+    assert state == Observation("idle", "the program wrote 'idle'", "state file", None)
 
 
 @pytest.mark.parametrize("wrote", ["", "no json", "[]", '{"state": "dancing"}', '{"state": ["idle"]}', "[" * 90_000])
@@ -64,6 +73,15 @@ def test_an_end_is_named_by_how_it_came(site: Site, prompt: str, evidence: str) 
     assert evidence in state["evidence"] and state["source"] == "launcher"
     site.hub.chores.run_one("instances")
     assert site.call("instance_get", id=name)["ended_how"] == evidence
+
+
+def test_an_end_that_no_hub_saw_is_as_old_as_it_is(site: Site) -> None:
+    name = site.start("end 3")
+    ended = eventually(lambda: site.place(name).read("ended.json"), SECONDS)
+    site.clock.now = ended["at"] + 3_600_000
+    site.hub.chores.run_one("instances")
+    assert site.state(name)["evidence"] == "gone: exit 3, 60 min ago"
+    assert site.call("instance_get", id=name)["ended_at"] == ended["at"]
 
 
 def kill_server(site: Site) -> None:

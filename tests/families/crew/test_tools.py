@@ -216,6 +216,13 @@ def test_a_prompt_arrives_whole(make_site: Callable[..., Site], tmp_path: Path, 
     assert found["prompt"] == prompt and found["file"] == prompt
 
 
+def test_a_prompt_that_no_program_can_be_started_with_is_refused(site: Site) -> None:
+    """Characters of several bytes: 100,000 of them are more than Linux takes in an argument."""
+    failure = site.refused_start(prompt="語" * 50_000)
+    assert failure.code == "INVALID_INPUT" and "131071" in failure.message
+    assert failure.fields["instance_id"] == "work-trial-a1"
+
+
 def test_without_tmux_nothing_is_left(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bin").mkdir()
     for program in ("git", "python3"):
@@ -228,7 +235,8 @@ def test_without_tmux_nothing_is_left(site: Site, tmp_path: Path, monkeypatch: p
 def test_a_program_that_is_not_there_is_named(make_site: Callable[..., Site]) -> None:
     site = make_site(crew__runtimes={"custom": {"command": ["no-such-program", "{prompt}"]}})
     name = site.start()
-    eventually(lambda: "no-such-program" in site.state(name)["evidence"])
+    wanted = "gone: could not be started: no-such-program: No such file or directory, "
+    eventually(lambda: site.state(name)["evidence"].startswith(wanted))
     assert site.state(name)["name"] == "ended"
 
 

@@ -148,7 +148,9 @@ def _claude(settings: Settings) -> Finding:
     if path is None and command != BY_KEY["judge.command"].default:
         return _finding("wrong", "claude", f"{command[0]} is not there", "Mend the setting judge.command.")
     if path is None:
-        return _finding("note", "claude", "not found", "Install Claude Code and log in, if the judge shall be asked.")
+        return _finding(
+            "note", "claude", "not found", "Install Claude Code and log in: the judge and instances run it."
+        )
     if settings["judge.skip_permissions"] and os.geteuid() == 0 and len(command) == 1:
         return _finding("note", "claude", f"{path} does not skip permissions for root",
                         "docs/operating.md says how it runs as another user.")  # fmt: skip

@@ -94,7 +94,9 @@ def event(entry: Mapping[str, Any]) -> str:
 
 
 def _cell(name: str, value: Any) -> str:
-    """A value in short; of an object with rows in it its plain facts, of a path its end."""
+    """A value in short; of an object with rows in it its plain facts, of a state its name, of a path its end."""
+    if isinstance(value, dict) and "evidence" in value:
+        return _text(name, value["name"])
     if isinstance(value, dict) and any(isinstance(one, list) and one and _is_rows(one) for one in value.values()):
         plain = {key: one for key, one in value.items() if one is not None and not isinstance(one, dict | list)}
         return ", ".join(f"{key.replace('_', ' ')} {_text(key, one)}" for key, one in plain.items())
@@ -109,7 +111,7 @@ def _text(name: str, value: Any) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if name == "at" or (name.endswith("_at") and isinstance(value, int)):
+    if name == "at" or (name.endswith(("_at", "since")) and isinstance(value, int)):
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value / 1000))
     if isinstance(value, list) and _is_named(value):
         value = [one["name"] for one in value]

@@ -9,7 +9,7 @@ from crewhall.families.crew.delivery import deliver
 from crewhall.families.crew.family import crew
 from crewhall.families.crew.instance_rows import disconnect
 from crewhall.families.crew.model import InstanceRow
-from crewhall.families.crew.observation import end_text
+from crewhall.families.crew.observation import end_text, end_time
 from crewhall.families.crew.rules import LIVE
 from crewhall.families.crew.run_directory import run_directory
 from crewhall.families.crew.site import is_running
@@ -44,11 +44,12 @@ def _rows(tick: Tick) -> list[InstanceRow]:
 def note_end(tick: Tick, row: InstanceRow) -> None:
     """Write down that an instance's process is gone, and how, unless an operation on it is under way."""
     tick.hub.presence.forget(row["agent_id"])
-    how = end_text(run_directory(tick.settings, row["id"]).read("ended.json"))
+    ended = run_directory(tick.settings, row["id"]).read("ended.json")
+    how, at = end_text(ended), end_time(ended)
     with tick.begin() as tx:
         fresh: InstanceRow | None = tx.one("instance_lock", id=row["id"])  # None: its start was undone just now
         if fresh is not None and fresh["pid"] == row["pid"] and not tx.all("operations_on", subject=row["id"]):
-            disconnect(tx, fresh, how, tick.now + int(tick.settings["agent.grace"] * 1000))
+            disconnect(tx, fresh, how, tick.now + int(tick.settings["agent.grace"] * 1000), at)
 
 
 @crew.chore("instance_messages", seconds=WATCH_SECONDS, everywhere=True)

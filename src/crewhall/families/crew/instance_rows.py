@@ -70,9 +70,10 @@ def note_stopped(tx: Tx, operation: Change) -> None:
     tx.event("instance.stopped", row["id"], before=row["status"], after="terminated")
 
 
-def disconnect(tx: Tx, row: InstanceRow, how: str, until: int) -> None:
-    """The instance's process is gone: its agent is offline at once, and keeps its tasks until a time."""
-    if tx.run("instance_ended", id=row["id"], how=how, at=tx.now, now=tx.now):
+def disconnect(tx: Tx, row: InstanceRow, how: str, until: int, at: int | None = None) -> None:
+    """The instance's process is gone, since `at` or now: its agent is offline, and keeps its tasks until a time."""
+    ended_at = tx.now if at is None else min(at, tx.now)
+    if tx.run("instance_ended", id=row["id"], how=how, at=ended_at, now=tx.now):
         tx.run("agent_disconnected", id=row["agent_id"], until=until, now=tx.now)
         tx.event("instance.ended", row["id"], data=json.dumps({"how": how}))
 

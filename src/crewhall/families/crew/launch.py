@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from crewhall.config import Settings
-from crewhall.errors import Failure, InvalidState
+from crewhall.errors import Failure, InvalidInput, InvalidState
 from crewhall.families.crew import claude_code
 from crewhall.families.crew.model import InstanceRow
 from crewhall.families.crew.run_directory import RunDirectory, plainly, run_directory
@@ -24,6 +24,7 @@ from crewhall.store.sql import text_of
 
 OWN_PROMPTS = ".crewhall/prompts"  # in a repository, files that replace the hall's own
 PROMPT_BYTES = 200_000
+WORD_BYTES = 131_071  # Linux starts no program with a longer argument
 
 
 def write_files(settings: Settings, row: InstanceRow, *, resumes: bool) -> str:
@@ -72,8 +73,20 @@ def _spec(
     }
     environment = {**program_environment(runtime.passes), **filled, **hall, **_port_variables(row), **own}
     words = runtime.words(places, resumes=resumes)
+    _refuse_long(row, words)
     limits = {"setup": _setup_words(settings, row), "setup_seconds": settings["crew.setup_seconds"]}
     return LaunchSpec(words, environment, row["worktree"], str(place.path), **limits)
+
+
+def _refuse_long(row: InstanceRow, words: list[str]) -> None:
+    """Raise InvalidInput for an argument that no program can be started with."""
+    most = max(len(os.fsencode(word)) for word in words)
+    if most > WORD_BYTES:
+        raise InvalidInput(
+            f"the first message of {row['id']} has {most} bytes, and a program takes {WORD_BYTES} in an argument",
+            hint="Shorten the prompt; or put the text into a file, and name it in the prompt.",
+            instance_id=row["id"],
+        )
 
 
 def _port_variables(row: InstanceRow) -> dict[str, str]:

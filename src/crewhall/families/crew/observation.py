@@ -13,6 +13,7 @@ from typing import Any
 from crewhall.families.crew.model import InstanceRow, InstanceState, StateName, StateSource
 from crewhall.families.crew.run_directory import RunDirectory
 
+YEAR_9999_MS = 253_370_764_800_000
 WORDS: dict[str, StateName] = {
     "starting": "starting",
     "working": "working",
@@ -58,7 +59,8 @@ def by_state_file(place: RunDirectory) -> Observation | None:
     if name is None:
         return None
     detail = str(told.get("detail") or "")[:200]
-    since = told.get("at") if isinstance(told.get("at"), int) else None
+    at = told.get("at")
+    since = at if type(at) is int and 0 < at < YEAR_9999_MS else None
     evidence = f"the program wrote '{told['state']}{f': {detail}' if detail else ''}'"
     return Observation(name, evidence, "state file", since)
 
@@ -73,7 +75,13 @@ def end_text(ended: dict[str, Any]) -> str:
         return f"setup failed with {ended.get('code')}"
     if ended.get("how") == "not found":
         return f"could not be started: {str(ended.get('message') or 'exit 127')[:200]}"
-    return str(ended.get("how") or "gone, and nobody knows how")
+    return str(ended.get("how") or "nobody knows how")
+
+
+def end_time(ended: dict[str, Any]) -> int | None:
+    """When a program ended, by the launcher's word; None when it could not write that down."""
+    at = ended.get("at")
+    return at if isinstance(at, int) else None
 
 
 def ended_observation(row: InstanceRow) -> Observation:

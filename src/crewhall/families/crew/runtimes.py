@@ -12,12 +12,20 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from crewhall.config import Settings
 from crewhall.errors import InvalidInput
 
-Words = tuple[Annotated[str, Field(max_length=4_000)], ...]
+
+def _refuse_prompt_inside(word: str) -> str:
+    """The word. A message inside another word could be read as options or, in a shell's, as commands."""
+    if "{prompt}" in word and word != "{prompt}":
+        raise ValueError("{prompt} must be a word of its own; {prompt_file} can be a part of one")
+    return word
+
+
+Words = tuple[Annotated[str, Field(max_length=4_000), AfterValidator(_refuse_prompt_inside)], ...]
 PLACES = ("prompt", "prompt_file", "mcp_config", "worktree", "run_directory", "conversation")
 PLACE = re.compile(f"{{({'|'.join(PLACES)})}}")
 RESUMED = "Your session was restarted by the hall. Check where you were (task_load_context helps), then continue."
@@ -53,7 +61,7 @@ class Runtime(BaseModel):
 
 def _fill_places(word: str, places: Mapping[str, str]) -> str:
     """The word with its places filled, once: a value that holds such a place stays as it is."""
-    return PLACE.sub(lambda place: places[place[1]] if place[1] != "prompt" or word == place[0] else place[0], word)
+    return PLACE.sub(lambda place: places[place[1]], word)
 
 
 _CLAUDE = (

@@ -3,7 +3,7 @@
 from crewhall.config import Settings
 from crewhall.families.crew import claude_code
 from crewhall.families.crew.model import InstanceRow
-from crewhall.families.crew.observation import Observation, by_state_file, end_text, ended_observation
+from crewhall.families.crew.observation import Observation, by_state_file, end_text, end_time, ended_observation
 from crewhall.families.crew.run_directory import run_directory
 from crewhall.families.crew.runtimes import runtime_named
 from crewhall.families.crew.site import Terminals, is_running
@@ -21,7 +21,7 @@ def observe(settings: Settings, row: InstanceRow, now: int, terminals: Terminals
         return Observation("starting", "its session is being made, since", "database", row["created_at"])
     ended = place.read("ended.json")
     if ended or not is_running(row):
-        at = ended.get("at") if isinstance(ended.get("at"), int) else None
+        at = end_time(ended)
         return Observation(
             "ended", f"gone: {end_text(ended)}{',' if at else ''}", "launcher" if ended else "process", at
         )

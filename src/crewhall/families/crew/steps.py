@@ -36,7 +36,7 @@ from crewhall.families.crew.instance_rows import (
 from crewhall.families.crew.launch import write_files
 from crewhall.families.crew.model import InstanceRow, Status
 from crewhall.families.crew.run_directory import run_directory
-from crewhall.families.crew.site import end_session, has_session, is_running, tmux_of
+from crewhall.families.crew.site import end_session, is_running, tmux_of
 from crewhall.identity import new_id
 from crewhall.journal import BEGUN, Happened, Journal, Operation, Step
 from crewhall.outside.git import GitRepository, open_repository
@@ -152,9 +152,10 @@ def _end_session(world: NodeWorld, operation: Change) -> None:
 
 
 def _refuse_resurrection(world: NodeWorld, operation: Change) -> None:
-    """A session that has ended can't be brought back, so the rest of its end is done."""
+    """A program that has ended can't be brought back, so the rest of its end is done, its dead session's too."""
     row = instance_row(operation)
-    if not is_running(row) and not has_session(world.settings, row):
+    if not is_running(row):
+        end_session(world.settings, row, world.stop)
         raise Happened({})
 
 
