@@ -100,6 +100,17 @@ def test_a_coders_own_pull_says_what_still_blocks(make_landing: Callable[..., La
     assert pull.body == "It was red.\n\nOpen review items:\n\n- Use #00f"
 
 
+def test_a_pull_that_is_merged_while_its_coder_works_on_is_noted(make_landing: Callable[..., Landing]) -> None:
+    loop = make_landing()
+    loop.open()
+    loop.round(feedback_type="suggestions")
+    assert loop.status() == "started"
+    (pull,) = loop.repo.pulls.values()
+    merge(loop.repo, pull, "Merged", "octocat", squash=False)
+    loop.follow()
+    assert loop.status() == "pr_merged" and not loop.tree.exists()
+
+
 def test_a_closed_pull_is_noted_and_the_instance_can_go_on(make_landing: Callable[..., Landing]) -> None:
     loop = make_landing()
     loop.open()

@@ -7,6 +7,7 @@ from crewhall.app import Tick
 from crewhall.errors import Failure
 from crewhall.families.crew.instance_rows import locked_row
 from crewhall.families.crew.model import InstanceRow
+from crewhall.families.crew.rules import LIVE
 from crewhall.families.crew.steps import end_later
 from crewhall.families.pulls.providers import host_at
 from crewhall.families.review.family import review
@@ -49,11 +50,13 @@ def _note(tick: Tick, row: InstanceRow, state: str | None) -> None:
         return
     with tick.begin() as tx:
         fresh = locked_row(tx, row["id"])
-        if fresh["status"] != "pr_created" or tx.all("operations_on", subject=row["id"]):
+        if fresh["status"] not in LIVE or tx.all("operations_on", subject=row["id"]):
             return
         if state == "merged":
             end_later(tick.hub.journal, tx, fresh, "pr_merged")
             return
+        if fresh["status"] != "pr_created":
+            return  # it works on: the next pull request is another
         set_status(tx, fresh, "pr_closed")
         data = json.dumps({"number": row["pull_number"]})
         tx.event("instance.pull_closed", row["id"], before="pr_created", after="pr_closed", data=data)

@@ -155,8 +155,10 @@ SELECT count(*) AS total FROM instance_relationships
 UPDATE instance SET pull_number = :number, pull_url = :url, updated_at = :now WHERE id = :id;
 
 -- name: instances_with_pulls
--- Instances whose pull request is open, as far as the hall knows.
-SELECT * FROM instance WHERE status = 'pr_created' AND pull_number IS NOT NULL ORDER BY updated_at, id;
+-- Instances whose pull request is open, as far as the hall knows; also those that work on it again.
+SELECT * FROM instance
+ WHERE status IN ('started', 'waiting_review', 'pr_created') AND pull_number IS NOT NULL AND type <> 'review'
+ ORDER BY updated_at, id;
 
 -- name: issue_find
 -- The issue of that title that an instance made in a repository, or is making.

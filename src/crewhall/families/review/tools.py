@@ -6,6 +6,7 @@ The review loop: a coding instance asks for a review, and its reviewer sends fee
 """
 
 import uuid
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from crewhall.app import Call
@@ -80,39 +81,24 @@ def request_review(
     """
     coder = calling_instance(call, instance_id, ("coding",))
     refuse_elsewhere(call.settings, coder)
-    task = cast(TaskUnderReview | None, call.one("task_under_review", agent_id=coder["agent_id"]))
-    judged = task if task is not None and task["reviewer"] == JUDGE else None
-    if judged is None:
-        refuse_missing("tmux", "a review instance")
-    repo = open_repository(coder["repository_path"], call.stop)
-    head = _head(repo, coder)
-    ports, packet = candidate_ports(call), decision_packet(call, repo, coder)
-    names = names_taken(repo, _stem(coder))
-    with call.look() as look:
-        facts = _facts(call, look, coder, head, completion_message, reviewer_prompt)
-    spread = changes_text(repo, coder, facts)
-    changed = judged_files(repo, coder, head) if judged else []
+    asked = _prepare(call, coder, completion_message, reviewer_prompt)
+    begun: tuple[Change, InstanceRow] | None = None
     with call.begin_midway() as tx:
         tx.run("hall_lock")
         coder = locked_row(tx, coder["id"])
         decision, limits = _decision(call, tx, coder)
-        operation: Change | None = None
-        reviewer: InstanceRow | None = None
         if decision.iteration is None:
             _note_refusal(call, tx, coder, decision)
         else:
             write_answers(tx, coder["id"], items or ())
-            left = tx.all("items_open", coder=coder["id"])
-            if judged is not None:
-                begin_judging(call, tx, coder, facts, contract_text(judged, changed, completion_message, left))
-            else:
-                prompt = review_prompt(coder, facts, spread, left)
-                operation, reviewer = _begin_review(call, tx, coder, prompt, decision.iteration, facts, names, ports)
+            facts = replace(asked.facts, iteration=decision.iteration)
+            begun = _begin_round(call, tx, coder, replace(asked, facts=facts))
     if decision.iteration is None:
-        raise limit_failure(coder["id"], facts.iteration - 1, decision, limits, packet)
-    if operation is not None:
-        carry_out(call, operation)
-    call.note(commit=head, before=coder["status"], after="waiting_review")
+        raise limit_failure(coder["id"], asked.facts.iteration - 1, decision, limits, asked.packet)
+    if begun is not None:
+        carry_out(call, begun[0])
+    call.note(commit=asked.facts.head, before=coder["status"], after="waiting_review")
+    reviewer = begun and begun[1]
     return ReviewRequested(
         review_instance_id=reviewer and reviewer["id"],
         session_name=reviewer and reviewer["session"],
@@ -120,8 +106,60 @@ def request_review(
         branch_name=coder["branch"],
         review_iteration=decision.iteration,
         max_iterations=limits.most,
-        uncommitted_files=_count_uncommitted(repo, coder),
+        uncommitted_files=_count_uncommitted(asked.repo, coder),
     )
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What a request needs of git and the machine, found out before its transaction. `judged`: by the judge."""
+
+    repo: GitRepository
+    facts: ReviewFacts
+    changes: str
+    packet: dict[str, Any]
+    ports: list[int]
+    names: list[str]
+    judged: TaskUnderReview | None
+    files: list[str]
+
+
+def _prepare(call: Call, coder: InstanceRow, *given: str | None) -> _Request:
+    task = cast(TaskUnderReview | None, call.one("task_under_review", agent_id=coder["agent_id"]))
+    judged = task if task is not None and task["reviewer"] == JUDGE else None
+    if judged is None:
+        refuse_missing("tmux", "a review instance")
+    repo = open_repository(coder["repository_path"], call.stop)
+    head = _head(repo, coder)
+    with call.look() as look:
+        facts = _facts(call, look, coder, head, *given)
+    return _Request(
+        repo=repo,
+        facts=facts,
+        changes=changes_text(repo, coder, facts),
+        packet=decision_packet(call, repo, coder),
+        ports=candidate_ports(call),
+        names=names_taken(repo, _stem(coder)),
+        judged=judged,
+        files=judged_files(repo, coder, head) if judged else [],
+    )
+
+
+def _begin_round(call: Call, tx: Tx, coder: InstanceRow, asked: _Request) -> tuple[Change, InstanceRow] | None:
+    """The operation that starts a review instance, and the instance; None where the judge reviews."""
+    left = tx.all("items_open", coder=coder["id"])
+    if asked.judged is not None:
+        contract = contract_text(asked.judged, asked.files, asked.facts.completion_message, left)
+        begin_judging(call, tx, coder, asked.facts, contract)
+        return None
+    fields = {name: coder[name] for name in ("runtime", "node", "repository_path", "tier", "issue_number")}
+    fields |= {"type": "review", "base_branch": coder["branch"], "conversation_id": str(uuid.uuid4())}
+    fields |= {"prompt": review_prompt(coder, asked.facts, asked.changes, left), "parent": coder["id"]}
+    stem, head = _stem(coder), asked.facts.head
+    started = begin_start(call, tx, REVIEWING, stem, asked.names, fields, "worker", None, asked.ports, base=head)
+    own = {"coder": coder["id"], "reviewer": started[1]["id"], "forked_from": head, "iteration": asked.facts.iteration}
+    tx.run("review_insert", completion_message=asked.facts.completion_message, now=tx.now, **own)
+    return started
 
 
 def _head(repo: GitRepository, coder: InstanceRow) -> str:
@@ -163,26 +201,6 @@ def _facts(call: Call, look: Tx, coder: InstanceRow, head: str, *given: str | No
     last = [one for one in look.all("reviews_last", coder=coder["id"], limit=50) if one["outcome"] == "feedback"]
     since = last[0]["forked_from"] if last else None
     return ReviewFacts(iteration, most, head, since, *given)
-
-
-def _begin_review(
-    call: Call,
-    tx: Tx,
-    coder: InstanceRow,
-    prompt: str,
-    iteration: int,
-    facts: ReviewFacts,
-    names: list[str],
-    ports: list[int],
-) -> tuple[Any, InstanceRow]:
-    """The review, its instance and the operation that starts it."""
-    fields = {name: coder[name] for name in ("runtime", "node", "repository_path", "tier", "issue_number")}
-    fields |= {"type": "review", "base_branch": coder["branch"], "conversation_id": str(uuid.uuid4())}
-    fields |= {"prompt": prompt, "parent": coder["id"]}
-    started = begin_start(call, tx, REVIEWING, _stem(coder), names, fields, "worker", None, ports, base=facts.head)
-    own = {"coder": coder["id"], "reviewer": started[1]["id"], "forked_from": facts.head}
-    tx.run("review_insert", iteration=iteration, completion_message=facts.completion_message, now=tx.now, **own)
-    return started
 
 
 def _stem(coder: InstanceRow) -> str:
