@@ -1,8 +1,10 @@
 """The journal on both databases, with a kind that makes files: done, undone, finished, lost, left, taken by one."""
 
+import queue
 import threading
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from crewhall.errors import Conflict, Failure, Unavailable
 from crewhall.families.all import registry
 from crewhall.journal import (
     BEAT_MS,
+    BEGUN,
     FIRST_LOOK_MS,
     FORGET_MS,
     LAST_LOOK_MS,
@@ -306,3 +309,31 @@ def test_pulls_that_an_older_hub_began_are_operations_after_the_migration(hub: H
         for row in sql(hub, "SELECT * FROM operation ORDER BY id")
     ]
     assert found == [("op_1", "pl_1", "x/x/x", "branch", 7), ("op_2", "pl_2", "x/x/x", "branch", 7)]
+
+
+def test_several_are_settled_at_once_and_a_new_one_waits_for_the_first_that_ends(bench: Bench) -> None:
+    begun: queue.Queue[str] = queue.Queue()
+    gates = {name: threading.Event() for name in ("one", "two", "three")}
+
+    def act(files: Files, operation: Op) -> None:
+        begun.put(operation.subject)
+        assert gates[operation.subject].wait(20)
+
+    kind = replace(bench.kind, steps=(Step("a", act, lambda files, op: None),), keeps=BEGUN, at_once=2)
+
+    def leave(subject: str) -> None:
+        with bench.hub.store.write(Work("ag_1", "file_make", bench.clock.now)) as tx:
+            bench.hub.journal.begin(tx, kind, subject, place="here", data={}, holder="a chore", lease_ms=0)
+
+    leave("one")
+    leave("two")
+    settler = threading.Thread(target=settle_all, args=(kind, Tick(bench.hub, bench.clock.now, awake_since=-LEASE_MS)))
+    settler.start()
+    assert {begun.get(timeout=20), begun.get(timeout=20)} == {"one", "two"}
+    leave("three")
+    gates["one"].set()
+    assert begun.get(timeout=20) == "three" and not gates["two"].is_set()
+    for gate in gates.values():
+        gate.set()
+    settler.join(20)
+    assert not settler.is_alive() and bench.rows() == []

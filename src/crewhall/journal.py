@@ -16,7 +16,7 @@ late one is told (Lost) before its next act.
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypedDict, TypeVar
@@ -31,6 +31,7 @@ FIRST_LOOK_MS, LAST_LOOK_MS = 60_000, 900_000  # between two tries to settle wha
 FORGET_MS = 7 * 86_400_000  # after which nobody tries any more
 SETTLE_SECONDS = 30.0  # how often a hub looks for what was left
 AT_ONCE = 10
+LOOK_SECONDS = 2.0  # how often a settler of several at once looks for more
 BEGUN = "begun"  # as `keeps` of a kind: what was begun is finished, and never undone
 
 log = logging.getLogger(__name__)
@@ -305,8 +306,14 @@ class Journal:
                 self._settle_or_leave(operation, world)
             return
         with ThreadPoolExecutor(kind.at_once) as threads:
-            taken = self.take(kind, place, kind.at_once)
-            list(threads.map(lambda operation: self._settle_or_leave(operation, world), taken))
+            running: set[Future[None]] = set()
+            while True:  # what is left in the meantime need not wait for the longest
+                if len(running) < kind.at_once and self.count_left(kind, place):
+                    taken = self.take(kind, place, kind.at_once - len(running))
+                    running |= {threads.submit(self._settle_or_leave, operation, world) for operation in taken}
+                if not running:
+                    return
+                running = wait(running, LOOK_SECONDS, FIRST_COMPLETED).not_done
 
     def _settle_or_leave(self, operation: Operation[WorldT], world: WorldT) -> None:
         try:
