@@ -111,7 +111,8 @@ def _approve(tx: Tx, operation: Operation[Any], review: RoundRow) -> None:
     if coder["status"] == "waiting_review":
         set_status(tx, coder, "started")
     facts = {"reviewer": JUDGE, "round": review["review_iteration"], "report_id": operation.data["report_id"]}
-    tx.event("review.approved", coder["id"], before=coder["status"], after=_after(coder), data=json.dumps(facts))
+    told = {"before": coder["status"], "after": _after(coder), "commit": operation.data["head"]}
+    tx.event("review.approved", coder["id"], **told, data=json.dumps(facts))
 
 
 def note_approved(tx: Tx, operation: Operation[Any]) -> None:
