@@ -34,6 +34,15 @@ with open(place + "/part", "w") as file:
 os.replace(place + "/part", place + "/child")
 time.sleep(600)
 """
+# It takes a request to end, and goes on for a while.
+SLOW = """
+import os, signal, time
+place = os.path.dirname(os.environ["CREWHALL_STATE_FILE"])
+signal.signal(signal.SIGTERM, lambda *_: open(place + "/asked", "w").close())
+open(place + "/ready", "w").close()
+while True:
+    time.sleep(600)
+"""
 # It does not end with its terminal.
 STUBBORN = """
 import os, signal, time
@@ -266,6 +275,23 @@ def test_an_end_whose_hub_died_after_the_program_is_finished(site: Site, instanc
     status = {"instance_stop": "terminated", "instance_abandon": "abandoned"}[kind.name]
     assert site.call("instance_get", id=instance)["status"] == status
     assert not site.tmux.panes() and check(site) == {}
+
+
+def test_a_stop_whose_hub_died_while_the_program_was_ending_is_finished(make_site: Callable[..., Site]) -> None:
+    site = make_site("slow", crew__runtimes={"custom": {"command": ["python3", "-c", SLOW]}})
+    instance = site.start()
+    place = site.place(instance)
+    eventually((place.path / "ready").exists)
+    row, program = site.call("instance_get", id=instance), identify(int(place.read("started.json")["pid"]))
+    assert program is not None
+    data = {"until": site.clock.now, "lease_until": site.clock.now}
+    with site.hub.own_work() as tx:
+        site.hub.journal.begin(tx, STOPPING, instance, place=row["node"], data=data, holder="999999999 dead")
+    os.kill(program.pid, signal.SIGTERM)
+    eventually((place.path / "asked").exists)
+    site.hub.chores.run_one("settle_instance_stop")
+    assert site.call("instance_get", id=instance)["status"] == "terminated"
+    assert not is_alive(program) and check(site) == {}
 
 
 def test_an_operation_that_takes_long_is_shown(site: Site, instance: str) -> None:

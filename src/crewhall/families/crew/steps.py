@@ -3,7 +3,7 @@ The operations on an instance: their steps, how each is done, and how it is undo
 
     start    worktree ─▶ files ─▶ session ─▶ program      once the session is recorded, the start is finished
     restart  worktree ─▶ files ─▶ session ─▶ program
-    stop     session ends                                 what has ended can't be undone
+    stop     session ends                                 finished once it has begun: its program may be ending
     abandon  session ends ─▶ worktree goes ─▶ files go
     end      the same, left to a chore: the instance's own call is answered first
 
@@ -247,7 +247,7 @@ RESTARTING = crew.operation(
     **COMMON,
 )
 STOPPING = crew.operation(
-    "instance_stop", steps=(Step("session", _end_session, _refuse_resurrection, note_stopped),), **COMMON
+    "instance_stop", steps=(Step("session", _end_session, _undo_nothing, note_stopped),), keeps=BEGUN, **COMMON
 )
 _END_STEPS = (
     Step("session", _end_session, _refuse_resurrection, note_gone),
