@@ -80,7 +80,7 @@ def test_a_sound_hall_has_no_differences(site: Site, instance: str) -> None:
     assert site.leftovers() == before and site.state(instance)["name"] == "alive"
 
 
-def test_an_instance_that_is_done_is_not_missed(site: Site, instance: str) -> None:
+def test_an_instance_that_is_done_is_neither_missed_nor_restarted(site: Site, instance: str) -> None:
     with site.hub.own_work() as tx:
         end_later(site.hub.journal, tx, locked_row(tx, instance), "terminated")
     site.clock.now += ANSWER_MS
@@ -88,6 +88,10 @@ def test_an_instance_that_is_done_is_not_missed(site: Site, instance: str) -> No
     row = site.call("instance_get", id=instance)
     assert (row["status"], Path(row["worktree"]).exists()) == ("terminated", False)
     assert check(site) == {} and repair(site) == ([], []) and not Path(row["worktree"]).exists()
+    before = site.leftovers()
+    refused = site.refusal("instance_restart", id=instance)
+    assert refused.code == "INVALID_STATE" and "is done" in refused.message and "review request" in refused.hint
+    assert refused.fields["instance_id"] == instance and site.leftovers() == before
 
 
 def test_a_killed_program_is_named_and_restarted_by_a_person(site: Site, instance: str) -> None:

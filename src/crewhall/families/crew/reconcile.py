@@ -21,7 +21,7 @@ from crewhall.errors import Failure
 from crewhall.families.crew.model import DifferenceName, InstanceRow
 from crewhall.families.crew.rules import ID_PATTERN, LIVE
 from crewhall.families.crew.run_directory import directories_below, run_directory
-from crewhall.families.crew.site import has_session, is_running, leader_of, tmux_of
+from crewhall.families.crew.site import has_session, is_cleared, is_running, leader_of, tmux_of
 from crewhall.outside.git import open_repository
 from crewhall.outside.launch_spec import LAUNCHER
 from crewhall.outside.processes import Marked, boot_id, is_alive, marked_by, trees
@@ -129,7 +129,7 @@ def _restart(row: InstanceRow) -> str:
 
 def _of_repositories(settings: Settings, rows: list[InstanceRow], stop: Stop | None) -> Iterator[Difference]:
     """Worktrees and branches that are gone; each repository is opened once."""
-    wanted = [row for row in rows if row["pid"] is not None and not _is_cleared(settings, row)]
+    wanted = [row for row in rows if row["pid"] is not None and not is_cleared(settings, row)]
     for path in sorted({row["repository_path"] for row in wanted}):
         own = [row for row in wanted if row["repository_path"] == path]
         try:
@@ -145,16 +145,6 @@ def _of_repositories(settings: Settings, rows: list[InstanceRow], stop: Stop | N
                 yield _worktree_gone(row)
             elif f"refs/heads/{row['branch']}" not in listed:
                 yield _branch_gone(row)
-
-
-def _is_cleared(settings: Settings, row: InstanceRow) -> bool:
-    """Whether it has no worktree any more: it is over, or it is a terminated one that the hall ended, as reviewers are.
-
-    What the hall ends loses its run directory last; what a person stops keeps it.
-    """
-    if row["status"] == "terminated":
-        return not run_directory(settings, row["id"]).path.exists()
-    return row["status"] in ("abandoned", "pr_merged")
 
 
 def _worktree_gone(row: InstanceRow) -> Difference:

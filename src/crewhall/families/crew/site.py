@@ -6,8 +6,9 @@ import shlex
 from functools import cached_property
 
 from crewhall.config import Settings
-from crewhall.errors import Failure, Unavailable
+from crewhall.errors import Failure, InvalidState, Unavailable
 from crewhall.families.crew.model import InstanceRow
+from crewhall.families.crew.run_directory import run_directory
 from crewhall.outside.processes import ProcessId, end_tree, identify, is_alive
 from crewhall.outside.tmux import Pane, Tmux
 from crewhall.stop import Stop
@@ -67,6 +68,27 @@ def end_session(settings: Settings, row: InstanceRow, stop: Stop | None = None) 
 def has_session(settings: Settings, row: InstanceRow) -> bool:
     """Whether the hall's tmux server has the instance's session, its process dead or not."""
     return row["session"] in tmux_of(settings).panes()
+
+
+def is_cleared(settings: Settings, row: InstanceRow) -> bool:
+    """Whether it has no worktree any more: it is over, or it is a terminated one that the hall ended, as reviewers are.
+
+    What the hall ends loses its run directory last; what a person stops keeps it.
+    """
+    if row["status"] == "terminated":
+        return not run_directory(settings, row["id"]).path.exists()
+    return row["status"] in ("abandoned", "pr_merged")
+
+
+def refuse_done(settings: Settings, row: InstanceRow) -> None:
+    """Raise InvalidState when the hall has ended the instance since its work was done, and cleared it away."""
+    if row["status"] == "terminated" and is_cleared(settings, row):
+        raise InvalidState(
+            f"instance {row['id']} is done: its session, worktree and files are gone",
+            hint="Start another one: `crewhall review request` for a review, `crewhall instance start` for other work.",
+            instance_id=row["id"],
+            status=row["status"],
+        )
 
 
 def refuse_elsewhere(settings: Settings, row: InstanceRow) -> None:

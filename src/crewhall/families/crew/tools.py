@@ -46,7 +46,7 @@ from crewhall.families.crew.observation import to_state
 from crewhall.families.crew.rules import LIVE, NEXT, refuse_busy, refuse_status, stem_for
 from crewhall.families.crew.run_directory import run_directory
 from crewhall.families.crew.runtimes import runtime_named
-from crewhall.families.crew.site import Terminals, attach_command, refuse_elsewhere, tmux_of
+from crewhall.families.crew.site import Terminals, attach_command, refuse_done, refuse_elsewhere, tmux_of
 from crewhall.families.crew.state import observe
 from crewhall.families.crew.steps import (
     ABANDONING,
@@ -147,6 +147,8 @@ def _begin_change(
         row = locked_row(tx, instance_id)
         refuse_busy(instance_id, [one["kind"] for one in tx.all("operations_on", subject=instance_id)])
         refuse_status(instance_id, row["status"], allowed, doing)
+        if kind is RESTARTING:
+            refuse_done(call.settings, row)
         return begin(call, tx, kind, row), row
 
 
@@ -172,7 +174,8 @@ def instance_stop(call: Call, id: InstanceId) -> InstanceChanged:
 def instance_restart(call: Call, id: InstanceId) -> InstanceChanged:
     """Start an instance's program again in its worktree, in the same conversation where its runtime can.
 
-    Works on one that was stopped, whose pull request was closed, or whose process is gone.
+    Works on one that was stopped, whose pull request was closed, or whose process is gone. One that is done, such as a
+    reviewer after its feedback, is refused.
     """
     row = find_instance(call, id)
     refuse_elsewhere(call.settings, row)
