@@ -46,7 +46,7 @@ from crewhall.families.crew.observation import to_state
 from crewhall.families.crew.rules import LIVE, NEXT, refuse_busy, refuse_status, stem_for
 from crewhall.families.crew.run_directory import run_directory
 from crewhall.families.crew.runtimes import runtime_named
-from crewhall.families.crew.site import Terminals, attach_command, refuse_done, refuse_elsewhere, tmux_of
+from crewhall.families.crew.site import Terminals, attach_command, left_program, refuse_done, refuse_elsewhere, tmux_of
 from crewhall.families.crew.state import observe
 from crewhall.families.crew.steps import (
     ABANDONING,
@@ -180,11 +180,18 @@ def instance_restart(call: Call, id: InstanceId) -> InstanceChanged:
     row = find_instance(call, id)
     refuse_elsewhere(call.settings, row)
     refuse_missing("tmux", "an instance")
-    is_gone = row["status"] in LIVE and observe(call.settings, row, call.now, Terminals(call.settings)).name == "ended"
+    is_gone = row["status"] in LIVE and _has_ended(call, row)
     allowed = ("terminated", "pr_closed", *((row["status"],) if is_gone else ()))
     operation, _ = _begin_change(call, RESTARTING, id, allowed, "restarted")
     carry_out(call, operation)
     return _change_result(call, id)
+
+
+def _has_ended(call: Call, row: InstanceRow) -> bool:
+    """Whether its process or its launcher is gone; a program that outlived its launcher is out of reach."""
+    if left_program(call.settings, row) is not None:
+        return True
+    return observe(call.settings, row, call.now, Terminals(call.settings)).name == "ended"
 
 
 @crew.tool(
