@@ -29,6 +29,7 @@ from crewhall.families.crew.changes import (
 from crewhall.families.crew.delivery import has_inbox_only, queue_message
 from crewhall.families.crew.family import crew
 from crewhall.families.crew.instance_rows import locked_row
+from crewhall.families.crew.launch import refuse_missing_program
 from crewhall.families.crew.model import (
     DeliveredBy,
     Instance,
@@ -45,7 +46,6 @@ from crewhall.families.crew.model import (
 from crewhall.families.crew.observation import to_state
 from crewhall.families.crew.rules import LIVE, NEXT, refuse_busy, refuse_status, stem_for
 from crewhall.families.crew.run_directory import run_directory
-from crewhall.families.crew.runtimes import runtime_named
 from crewhall.families.crew.site import Terminals, attach_command, left_program, refuse_done, refuse_elsewhere, tmux_of
 from crewhall.families.crew.state import observe
 from crewhall.families.crew.steps import (
@@ -95,7 +95,7 @@ def instance_start(
     """
     refuse_unproven(call)
     refuse_missing("tmux", "an instance")
-    runtime_named(call.settings, runtime)
+    refuse_missing_program(call.settings, runtime)
     path = _repository_path(call, repository_path)
     repo = open_repository(path, call.stop)
     base = choose_base(repo, path, base_branch)
@@ -180,6 +180,7 @@ def instance_restart(call: Call, id: InstanceId) -> InstanceChanged:
     row = find_instance(call, id)
     refuse_elsewhere(call.settings, row)
     refuse_missing("tmux", "an instance")
+    refuse_missing_program(call.settings, row["runtime"], resumes=True)
     is_gone = row["status"] in LIVE and _has_ended(call, row)
     allowed = ("terminated", "pr_closed", *((row["status"],) if is_gone else ()))
     operation, _ = _begin_change(call, RESTARTING, id, allowed, "restarted")
