@@ -17,6 +17,7 @@ from crewhall.errors import InvalidInput
 LIST_BYTES = 19_000  # of the items of a list, so that the whole answer stays below 20 kB
 LIST_TEXT_BYTES = 700  # of one text in a list
 WHOLE_BYTES = 24_000  # of the texts of one thing on its own
+GAP = " […] "  # in a text that is cut in the middle
 CARGO_BYTES = 64_000  # of an object that the hall keeps
 
 ItemT = TypeVar("ItemT", bound=BaseModel)
@@ -95,6 +96,14 @@ def _shorten_text(text: str, most: int) -> str:
     while (over := _size(fitting) - most) > 0:  # quotes and control characters grow on their way into JSON
         fitting = fitting[: len(fitting) - max(1, over // 6)]
     return fitting
+
+
+def cut_middle(text: str, most: int) -> str:
+    """The text in at most so many characters: its beginning, and more of its end, where the reason of a failure is."""
+    if len(text) <= most:
+        return text
+    head = min(100, most // 4)
+    return text[:head] + GAP + text[head + len(GAP) - most :]
 
 
 def take_fitting(items: Iterable[ItemT], most: int = LIST_BYTES) -> list[ItemT]:

@@ -89,7 +89,7 @@ def test_an_answer_in_its_shape_goes_before_what_is_said() -> None:
         (run_result("", 1, "Error: unknown option\n"), "exit code 1: Error: unknown option"),
         (run_result("said to stdout", 1), "exit code 1: said to stdout"),
         (run_result("", -15), "signal 15"),
-        (run_result("", 1, "x" * 5000 + "the end"), "exit code 1: " + "x" * 1993 + "the end"),
+        (run_result("", 1, "x" * 9000 + "the end"), "exit code 1: " + "x" * 7993 + "the end"),
     ],
 )
 def test_a_run_that_failed_has_no_text_and_says_why(run: Ended, problem: str) -> None:

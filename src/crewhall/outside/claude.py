@@ -40,6 +40,7 @@ SECRET = (  # by name; `project.allow` does not count here
 )
 SYSTEM = "You judge the work of other agents. You answer with one JSON object, in the shape that you are asked for."
 MOST_BYTES = 8_000_000  # of what it says; an answer has some thousands
+LAST_WORDS = 8_000  # characters of a failed run; more than anybody keeps, so that the cut is in no secret
 GRACE = 1.0  # seconds between the request to end and the kill
 VERSION_SECONDS = 20.0
 READ_TOKENS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
@@ -261,7 +262,7 @@ def _errors(told: Mapping[str, Any]) -> str | None:
 def _crash(said: bytes, code: int) -> str:
     """How a run ended that failed, and its last words."""
     how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    words = said.decode("utf-8", "replace").strip()[-2000:]
+    words = said.decode("utf-8", "replace").strip()[-LAST_WORDS:]
     return f"{how}: {words}" if words else how
 
 

@@ -9,7 +9,19 @@ import pytest
 
 from crewhall.app import Hub
 from tests.families.judge.fake_claude import VERSION
-from tests.families.judge.judge_site import CONTRACT, FILES, ISSUE, USAGE, Act, JudgeSite, result, rules, ruling, says
+from tests.families.judge.judge_site import (
+    CONTRACT,
+    FILES,
+    ISSUE,
+    USAGE,
+    Act,
+    JudgeSite,
+    on_both,
+    result,
+    rules,
+    ruling,
+    says,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -72,6 +84,20 @@ def test_what_is_no_verdict_never_becomes_one(shared_site: JudgeSite, case: str)
     assert stored["error"] in stored["text"] and "No ruling" in stored["text"]
     assert shared_site.reports()["reports"][0]["id"] == answer["report_id"]
     assert TOKEN not in json.dumps([answer, stored])
+
+
+@on_both
+def test_the_last_words_of_a_crash_are_kept_to_their_end(site: JudgeSite) -> None:
+    reason = "quota exhausted"
+    for noise in ("a step\n" * 1000, 'password="hunter2horse5"\n' * 100, "x" * 1990):
+        site.cli.plays({"err": f"{noise}{reason}\n", "code": 3})
+        answer = site.review(fresh=True)
+        stored = site.report(answer)
+        (listed,) = site.reports(limit=1)["reports"]
+        for error in (answer["error"], stored["error"], listed["error"]):
+            assert error.startswith("exit code 3: ") and error.endswith(reason), error
+        assert reason in stored["text"] and len(answer["error"]) == 2000 and len(listed["error"]) == 200
+        assert "hunter" not in json.dumps([answer, stored])
 
 
 def test_what_failed_still_cost_something(shared_site: JudgeSite) -> None:

@@ -4,10 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crewhall.bounded import CARGO_BYTES, cut, fair_share, json_text, short_list, take_fitting
+from crewhall.bounded import CARGO_BYTES, cut, cut_middle, fair_share, json_text, short_list, take_fitting
 from crewhall.errors import InvalidInput
 from crewhall.families.work.repository.model import Repository
 
@@ -110,3 +110,14 @@ def test_an_object_is_kept_within_its_bytes_not_its_letters() -> None:
 @given(cargo)
 def test_what_is_stored_comes_back_as_it_was(thing: dict[str, Any]) -> None:
     assert cut({"c": json_text("c", thing)}, (), ("c",), each=10**9) == {"c": thing, "left_out": None}
+
+
+@settings(deadline=None)
+@given(st.text(max_size=400), st.integers(20, 300))
+def test_a_text_cut_in_the_middle_keeps_both_ends(text: str, most: int) -> None:
+    shown = cut_middle(text, most)
+    if len(text) <= most:
+        assert shown == text
+    else:
+        begin, end = shown.split(" […] ", 1)
+        assert len(shown) == most and text.startswith(begin) and text.endswith(end) and len(end) > len(begin)

@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from crewhall.bounded import take_fitting
+from crewhall.bounded import cut_middle, take_fitting
 from crewhall.store.transaction import Row
 from crewhall.tool import Result
 
@@ -259,7 +259,7 @@ class ReportRow(Result):
     def from_row(cls, row: Row) -> "ReportRow":
         fields = {name: row[name] for name in cls.model_fields if name != "task_id"}
         task_id = row["subject"] if row["kind"] in ("review", "conflict") else None
-        return cls.model_validate(fields | {"error": row["error"] and row["error"][:200], "task_id": task_id})
+        return cls.model_validate(fields | {"error": row["error"] and cut_middle(row["error"], 200), "task_id": task_id})
 
 
 def _money(raw: float) -> float:

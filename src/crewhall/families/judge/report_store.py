@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from crewhall.app import Call
+from crewhall.bounded import cut_middle
 from crewhall.families.judge.model import FINDING_CHARACTERS, Ruling
 from crewhall.families.judge.question import ReviewResult, ReviewRun
 from crewhall.families.judge.rules_answer import UnreadableAnswer, ruling_in
@@ -110,7 +111,7 @@ def _read(run: ReviewRun) -> tuple[Ruling | None, str | None, str | None]:
 
 def _storable_text(text: str, most: int) -> str:
     """Foreign text as a row can hold it: without secrets and without characters that a database refuses."""
-    return "\n".join(visible(without_secrets(text)))[:most]
+    return cut_middle("\n".join(visible(without_secrets(text))), most)
 
 
 def _clean(value: Any) -> Any:
