@@ -17,6 +17,7 @@ WHOLE: dict[str, Any] = {
     "acceptance_criteria": ["1 + 1 is 2"],
     "changed_files": ["src/a.py"],
 }
+EMPTY: list[Any] = [None, "", " \n", [], {}]
 FIELDS = (*WHOLE, "workflow_id", "handoff_data")
 GONE = object()
 
@@ -43,7 +44,7 @@ def wrong(told: Any) -> list[str]:
         {"workflow_id": "wf_1"},
         {"workflow_id": None},
         {"acceptance_criteria": {"functional": ["a"], "tests": {"unit": True}}},
-        {"acceptance_criteria": [{"id": 1, "text": "a"}, None]},
+        {"acceptance_criteria": [{"id": 1, "text": "a"}, 0, False]},
         {"complexity": "high", "git": {"base": "main"}, "task_ID": "other"},
         {"specification": {"requirements": ["a"], "target_file": "x", "description": 1}},
         {"changed_files": ["a"] * 2000},
@@ -90,6 +91,12 @@ def test_a_place_that_is_none_is_passed_over(place: Any) -> None:
         ({"specification": {"requirements": ["x" * 20_001]}}, "specification.requirements.0"),
         ({"acceptance_criteria": {}}, "acceptance_criteria"),
         ({"acceptance_criteria": "all"}, "acceptance_criteria"),
+        *(({"acceptance_criteria": ["a", empty]}, "acceptance_criteria: item 1 is null or empty") for empty in EMPTY),
+        *(
+            ({"acceptance_criteria": {"tests": empty}}, "acceptance_criteria: item 'tests' is null or empty")
+            for empty in [*EMPTY, ["a", None], ["a", " "]]
+        ),
+        ({"acceptance_criteria": {"\ud800\n": None}}, "acceptance_criteria"),
         ({"changed_files": "src/a.py"}, "changed_files"),
         ({"changed_files": ["a", {"path": "b"}]}, "changed_files.1"),
         ({"changed_files": [""]}, "changed_files.0"),

@@ -187,7 +187,7 @@ def name_of(text: str) -> str:
 def contract_with(text: str, files: list[str]) -> str:
     """A contract all of whose fields are hostile, as far as it is one still."""
     more = {text: [text, {text: text}], "specification": {"requirements": [text or "x"], text: text}}
-    told = {**more, "task_id": "T-1", "acceptance_criteria": [text], "changed_files": files}
+    told = {**more, "task_id": "T-1", "acceptance_criteria": [f"1. {text}"], "changed_files": files}
     return json.dumps(told, ensure_ascii=False, indent=1)
 
 

@@ -57,6 +57,18 @@ def _plain(raw: str) -> str:
     return raw
 
 
+def _criteria(raw: list[Any] | dict[str, Any]) -> list[Any] | dict[str, Any]:
+    """Criteria of which each says something; in an object they may be in groups, which are lists."""
+    for place, one in enumerate(raw) if isinstance(raw, list) else raw.items():
+        if _is_empty(one) or (isinstance(raw, dict) and isinstance(one, list) and any(map(_is_empty, one))):
+            raise ValueError(f"item {ascii(place)[:100]} is null or empty, or has an item that is")
+    return raw
+
+
+def _is_empty(criterion: Any) -> bool:
+    return criterion is None or criterion in ([], {}) or (isinstance(criterion, str) and not criterion.strip())
+
+
 class Specification(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -73,6 +85,7 @@ class Contract(BaseModel):
     acceptance_criteria: Annotated[
         list[Any] | dict[str, Any],
         Field(min_length=1, validation_alias=_places("acceptance_criteria")),
+        AfterValidator(_criteria),
     ]
     changed_files: Annotated[
         list[PathText],
@@ -259,7 +272,9 @@ class ReportRow(Result):
     def from_row(cls, row: Row) -> "ReportRow":
         fields = {name: row[name] for name in cls.model_fields if name != "task_id"}
         task_id = row["subject"] if row["kind"] in ("review", "conflict") else None
-        return cls.model_validate(fields | {"error": row["error"] and cut_middle(row["error"], 200), "task_id": task_id})
+        return cls.model_validate(
+            fields | {"error": row["error"] and cut_middle(row["error"], 200), "task_id": task_id}
+        )
 
 
 def _money(raw: float) -> float:
