@@ -158,12 +158,10 @@ def manner(cli: Cli, environ: Mapping[str, str] = os.environ) -> list[str]:
 
 
 def _run(cli: Cli, words: list[str], stdin: bytes, cwd: str, seconds: float, stop: Stop) -> Ended:
-    """A run that ends with ours, whatever ends that: kill -9 too, where there is a setpriv."""
-    guard = shutil.which("setpriv", path=os.defpath)
-    front = [guard, "--pdeathsig", "TERM", "--"] if guard else []
+    """A run that ends with ours, whatever ends that: kill -9 too."""
     env = surroundings(os.environ) | cli.variables
-    limited = partial(run_long, seconds=seconds, most_bytes=MOST_BYTES, grace=GRACE, called=cli.command[0])
-    ended = limited([*front, program(cli), *words[1:]], cwd=cwd, env=env, stdin=stdin, stop=stop)
+    limited = partial(run_long, seconds=seconds, most_bytes=MOST_BYTES, grace=GRACE, guarded=True)
+    ended = limited([program(cli), *words[1:]], cwd=cwd, env=env, stdin=stdin, stop=stop, called=cli.command[0])
     return replace(ended, out=_hide_secrets(ended.out, env), err=_hide_secrets(ended.err, env))
 
 

@@ -8,15 +8,26 @@ before it was looked at, proves that there is none; each look that misses one co
 
 Linux alone shows environments, and only of our own user's processes; elsewhere none is found. Nor is a process that
 left its group and also threw its environment away, wrote over it, or lets nobody see it (`ssh-agent`).
+
+    python -I -S leftovers.py MARK GRACE      ends them when its standard input does, whatever ended who held that open
+
+So a child ends with its parent, kill -9 too. As a program this file imports nothing of ours. On the input is the
+child's process group, which is ended as well.
 """
 
 import contextlib
 import os
 import secrets
 import signal
+import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 
+TICK = 0.01  # seconds between two looks
+MISSES = 20  # looks in a row that find nobody, but may have missed one
+HUNT = 3.0  # seconds after the kill, in which what was killed should be gone
+NOTHING = 0  # a signal that only looks
 KERNEL_THREAD = 0x0020_0000  # among the flags in /proc/<pid>/stat
 BARE = 5  # looks after which a program without environment is taken for one that has none
 
@@ -89,3 +100,32 @@ def read_process(pid: int, name: str) -> bytes:
         return b"another user's"
     except OSError:
         return b""
+
+
+def end_orphans(mark: str, group: int | None, grace: float) -> None:
+    """End a dead parent's processes, wherever they went: asked first, killed `grace` seconds later."""
+    strays, kill_at, misses = Leftovers(mark), time.monotonic() + grace, 0
+    asks: int = signal.SIGTERM
+    while misses < MISSES and time.monotonic() < kill_at + HUNT:
+        number: int = asks if time.monotonic() < kill_at else signal.SIGKILL
+        if group is not None and not _signal_group(group, number):
+            group = None  # from now on its number may be another's
+        left, is_sure = strays.end(signal.Signals(number or signal.SIGTERM), spared=group)
+        if not left and group is None and is_sure:
+            break
+        misses, asks = (0 if left or group is not None else misses + 1), NOTHING
+        time.sleep(TICK)
+
+
+def _signal_group(group: int, number: int) -> bool:
+    """Send a signal to a group; False when nobody is in it."""
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    told = sys.stdin.buffer.read().strip()
+    end_orphans(sys.argv[1], int(told) if told else None, float(sys.argv[2]))

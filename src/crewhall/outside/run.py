@@ -4,22 +4,26 @@ Other programs, run to their end: no shell, no terminal, a limit of time and of 
     run(words, *, cwd, env=None, stdin=b"", seconds, most_bytes, stop=None, keep=(), called=None)
         -> Ended(code, out, err, left_out, …)       a quick helper such as git; its time being over is a failure
     run_long(words, *, cwd, env=None, stdin=b"", seconds, most_bytes, stop=None, called=None, merged=False, heard=None,
-             grace=GRACE)
+             grace=GRACE, guarded=False)
         -> Ended(…, is_late, left_behind)           a program of strangers that may take long; that is an answer
 
 A child leads a session and a process group of its own, so it can't ask for a password at a terminal. When its time is
 over or its caller gives up, the group is asked to end (git then removes its lock files) and killed after some grace.
 What a long one started outside its group is found by a mark and ended too (leftovers.py; on macOS the group alone).
+Of a guarded one that happens also when its caller is killed with -9: a process beside it waits for that.
 """
 
 import os
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 
 from crewhall.errors import InvalidInput, NotFound, TimedOut, Unavailable
+from crewhall.outside import leftovers
 from crewhall.outside.child_pipes import ChildPipes
 from crewhall.outside.leftovers import Leftovers, new_mark
 from crewhall.stop import Stop
@@ -96,6 +100,7 @@ def run_long(
     merged: bool = False,
     heard: Heard | None = None,
     grace: float = GRACE,
+    guarded: bool = False,
 ) -> Ended:
     """Run a program until it ends or its time is over, and end whatever it has started, wherever that went.
 
@@ -106,7 +111,12 @@ def run_long(
     if stop is not None:
         stop.check()
     marking = {**(os.environ if env is None else env), mark: "1"}
-    with _start(words, cwd, marking, called or words[0], merged=merged) as child:
+    with (
+        _guard(mark, grace) if guarded else nullcontext() as guard,
+        _start(words, cwd, marking, called or words[0], merged=merged) as child,
+    ):
+        if guard is not None:
+            _tell_group(guard, child.pid)
         pipes, left_behind = ChildPipes(child, stdin, most_bytes), 0
         try:
             is_in_time = _attend(pipes, began + seconds, stop, heard)
@@ -144,6 +154,24 @@ def _start(
         raise Unavailable(
             f"{words[0]} can't be started: {error.strerror}", hint=f"Install {words[0]}, and see that it is in PATH."
         ) from None
+
+
+@contextmanager
+def _guard(mark: str, grace: float) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that ends all that carries the mark, when this one ends within the block."""
+    words = [sys.executable, "-I", "-S", leftovers.__file__, mark, str(grace)]
+    with _start(words, "/", {}, "the guard of a child") as guard:
+        try:
+            yield guard
+        finally:
+            guard.kill()
+
+
+def _tell_group(guard: subprocess.Popen[bytes], group: int) -> None:
+    """Tell a guard the child's group; its input stays open for as long as this process lives."""
+    assert guard.stdin is not None
+    with suppress(BrokenPipeError):  # somebody has killed it
+        guard.stdin.write(f"{group}\n".encode())
 
 
 def _attend(pipes: ChildPipes, deadline: float, stop: Stop | None, heard: Heard | None = None) -> bool:
