@@ -146,6 +146,33 @@ def test_a_person_decides_how_it_goes_on(site: JudgeSite) -> None:
     assert status(site, work.id) == "in_progress"
 
 
+@on_both
+def test_no_hint_after_a_halt_sends_an_agent_where_it_is_refused(site: JudgeSite) -> None:
+    work = job(site.hub)
+    answer = review(site, work.task)
+    ada = Agent(site.hub, "ada")
+    calls = [
+        ("task_claim", {"task_id": work.task, "agent_id": ada.id}),
+        ("task_update_status", {"id": work.task, "status": "in_progress"}),
+        *(
+            ("workflow_update_status", {"id": work.id, "status": word})
+            for word in ("in_progress", "completed", "ready")
+        ),
+    ]
+    for tool, given in calls:
+        with pytest.raises(Failure) as refusal:
+            ada.call(tool, **given)
+        assert "Only the operator" in refusal.value.hint, (tool, refusal.value.hint)
+        assert answer["report_id"] in refusal.value.message
+    move_through("in_progress")(site, work.id, work.task)
+    move_through("paused")(site, work.id, work.task)
+    with pytest.raises(Failure) as refusal:
+        ada.call("task_claim", task_id=work.task, agent_id=ada.id)
+    assert refusal.value.hint == "workflow_update_status sets it in_progress again."
+    ada.call("workflow_update_status", id=work.id, status="in_progress")
+    assert ada.call("task_claim", task_id=work.task, agent_id=ada.id)["success"]
+
+
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
 def test_halts_of_one_workflow_at_once_lose_no_verdict(
     make_hub: Callable[..., Hub], site_in: Callable[..., JudgeSite], command: list[str]

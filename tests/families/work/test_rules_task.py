@@ -56,7 +56,15 @@ TASK_GOES = {  # back to pending happens by release, expiry and replan only, so 
 
 def workflow(status: str = "in_progress", tasks: int = 4, finished: int = 4, **more: Any) -> Any:
     counts = {"task_count": tasks, "finished_count": finished, "completed_count": finished}
-    return {"id": "wf_1", "status": status, "max_parallel_tasks": 1, "started_at": None, **counts, **more}
+    return {
+        "id": "wf_1",
+        "status": status,
+        "max_parallel_tasks": 1,
+        "started_at": None,
+        "halted_by": None,
+        **counts,
+        **more,
+    }
 
 
 def task(status: str = "pending", waits_for: int = 0, **more: Any) -> Any:

@@ -6,6 +6,7 @@ from crewhall.app import Call
 from crewhall.errors import Forbidden
 from crewhall.families.work.lookup import get_locked
 from crewhall.families.work.workflow.model import Pauser, WorkflowLocked
+from crewhall.families.work.workflow.rules import is_halted
 from crewhall.identity import Actor
 from crewhall.store.transaction import Tx
 
@@ -14,11 +15,10 @@ HALT = "CRITICAL_HALT"
 
 def refuse_lifting(call: Call, workflow: WorkflowLocked) -> None:
     """Raise Forbidden when an agent would let a halted workflow go on: a person decides about that."""
-    is_halted = workflow["status"] == "paused" and workflow["halted_by"] == "judge"
-    if is_halted and call.actor.kind != "operator":
+    if is_halted(workflow) and call.actor.kind != "operator":
         raise Forbidden(
             f"workflow {workflow['id']} was stopped by {workflow['status_reason']}",
-            hint="A person looks at that, and lets it go on: ask the operator.",
+            hint="Stop work on it. Only the operator resumes or abandons it; message_send reaches them.",
         )
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 from types import MappingProxyType
 
 from crewhall.errors import InvalidState, InvalidTransition
-from crewhall.families.work.workflow.model import WorkflowState, WorkflowStatus
+from crewhall.families.work.workflow.model import WorkflowLocked, WorkflowState, WorkflowStatus
 
 WORKFLOW_NEXT: dict[str, tuple[WorkflowStatus, ...]] = {
     "planning": ("ready", "abandoned"),
@@ -46,7 +46,12 @@ def refuse_workflow_step(workflow: WorkflowState, after: WorkflowStatus) -> None
         )
 
 
-def refuse_not_running(workflow: WorkflowState, what: str) -> None:
+def is_halted(workflow: WorkflowLocked) -> bool:
+    """Whether the judge has stopped it: then the operator alone resumes it."""
+    return workflow["status"] == "paused" and workflow["halted_by"] == "judge"
+
+
+def refuse_not_running(workflow: WorkflowLocked, what: str) -> None:
     """Raise InvalidState when no task of the workflow may be begun now."""
     status = workflow["status"]
     if status not in RUNS:
@@ -55,6 +60,12 @@ def refuse_not_running(workflow: WorkflowState, what: str) -> None:
             "completed": "It is finished; a new workflow is for new work.",
             "abandoned": "It was given up; a new workflow is for new work.",
         }
+        if is_halted(workflow):
+            raise InvalidState(
+                f"workflow {workflow['id']} is paused by the judge, and no task of it can be {what}: "
+                f"{workflow['status_reason']}",
+                hint="Stop work on it. Only the operator resumes it, with workflow_update_status.",
+            )
         raise InvalidState(
             f"workflow {workflow['id']} is {status}, and no task of it can be {what}",
             hint=hints.get(status, "workflow_update_status sets it in_progress again."),

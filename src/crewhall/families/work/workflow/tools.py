@@ -233,8 +233,8 @@ def workflow_update_status(
     """
     with call.begin() as tx:
         before = get_locked(tx, "workflow", id)
+        refuse_lifting(call, before)  # first: its hint is true for an agent, whichever step it wants
         refuse_workflow_step(before, status)
-        refuse_lifting(call, before)
         halted_by = pauser(call.actor) if status == "paused" else None
         tx.run("workflow_status_set", id=id, status=status, reason=reason, halted_by=halted_by, now=call.now)
         if status == "abandoned":
