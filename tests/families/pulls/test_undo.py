@@ -2,18 +2,31 @@
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from crewhall.app import Hub
 from crewhall.errors import Failure
 from crewhall.fakehosts.host import Exchange
 from crewhall.stop import Stop
 from crewhall.store.transaction import Row
 from tests.conftest import Clock, eventually
-from tests.families.pulls.conftest import BRANCH, FILE, PREFIX, Site, writes
+from tests.families.pulls.conftest import (
+    BRANCH,
+    FILE,
+    PREFIX,
+    TOKENS,
+    Host,
+    Site,
+    bridge,
+    on_both,
+    set_up,
+    writes,
+)
 from tests.sizes import size
 
 pytestmark = pytest.mark.slow
@@ -29,7 +42,8 @@ BAD: dict[str, dict[str, Any]] = {
 CODES = {"500": {"UNAVAILABLE"}, "403": {"FORBIDDEN"}, "422": {"INVALID_INPUT", "CONFLICT"}, "drop": {"UNAVAILABLE"}}
 WORDS = {"500": "fail", "403": "protected", "422": "unfit", "drop": "not answer"}
 UNDONE = "No pull was opened, and no branch is left"
-LATE = f"may still make the branch '{BRANCH}'; the hub will look and remove it"
+LATE = f"may still make the branch '{BRANCH}'. The hub looks again, and removes it"
+STAYS = "Until then the branch stays, unless you delete it"
 
 
 def good_run(site: Site) -> list[Exchange]:
@@ -142,6 +156,31 @@ def test_what_a_host_does_long_after_nobody_waits_is_removed_too(site: Site, clo
         site.settle(clock)
         assert site.branches() == []
     assert (site.rows(), site.pull_events(), clock.now >= began + 900_000) == ([], ["pull.failed"], True)
+
+
+@on_both
+@pytest.mark.parametrize("step", [("POST", "/(git/refs|contents)$"), ("DELETE", "")])
+def test_what_is_late_or_left_stays_where_the_client_alone_has_a_token_and_the_error_says_so(
+    make_hub: Callable[..., Hub], clock: Clock, host: Host, kind: str, step: tuple[str, str]
+) -> None:
+    site = Site(make_hub(clock=clock, **set_up(kind, host, token="")), host, kind)
+    own: dict[str, Any] = {"origin": bridge(CLAUDEOPS_TIER="3", **{f"{kind.upper()}_TOKEN": TOKENS[kind]})}
+    if step[0] == "DELETE":
+        site.fail(("POST", "/pulls$"), times=1, status=422, body={"message": "unfit"})
+        site.fail(step, times=1, status=403, body={"message": "protected"})
+    else:
+        site.fail(step, times=5, kind="drop")
+    message = site.refusal(**own).message
+    assert message.endswith(STAYS) and host.url in message and BRANCH in message, message
+    if step[0] == "POST":
+        (row,) = site.rows()
+        site.repo.add_commit(BRANCH, {FILE["path"]: b"1"}, f"Add\n\nCrewhall-Pull: {row['id']}")
+    for _ in range(3):
+        site.settle(clock)
+    assert site.branches() == [BRANCH]
+    with suppress(Failure):  # the fault may go on; the next proposal looks all the same
+        site.create(**own, title="Another", files=[{"path": "checks/other.md", "content": "x"}])
+    assert BRANCH not in site.branches()
 
 
 # Calls that end before they are done

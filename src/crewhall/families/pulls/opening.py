@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from crewhall.app import Call
 from crewhall.errors import Failure
+from crewhall.families.pulls.providers import accesses
 from crewhall.families.pulls.providers import host as host_of
 from crewhall.families.pulls.pull_rows import begin, beside, busy, elsewhere, get_pull, is_known, place_on, second
 from crewhall.families.pulls.rules_change import (
@@ -179,13 +180,24 @@ def _undo(call: Call, host: Host, operation: Opening, wanted: Wanted, branch: st
                     return
     except Failure as worse:
         operation.leave()
-        more = f"The branch '{branch}' may be left on {title}, and the hub will look again: {worse.message}"
+        more = f"The branch '{branch}' may be left on {title}: {worse.message.rstrip('.')}. {_later(call, host)}"
         raise _with_outcome(failure, more, branch) from failure
     if is_unanswered:
-        more = f"No pull is open now. {title} may still make the branch '{branch}'; the hub will look and remove it"
+        more = f"No pull is open now. {title} may still make the branch '{branch}'. {_later(call, host)}"
     else:
         more = "No pull was opened, and no branch is left"
     raise _with_outcome(failure, more, branch) from failure
+
+
+def _later(call: Call, host: Host) -> str:
+    """Who removes a branch that is left, or comes late: the hub itself needs a token of its own for that."""
+    own = accesses(call.settings, {}).values()
+    if any(access.web == host.access.web for access in own):
+        return "The hub looks again, and removes it"
+    return (
+        f"The hub has no token of its own for {host.access.web}: it removes the branch when a client that brings one "
+        "next proposes a change to this repository. Until then the branch stays, unless you delete it"
+    )
 
 
 def _with_outcome(failure: Failure, more: str, branch: str) -> Failure:
