@@ -1,5 +1,6 @@
 """Paths that a caller or a contract names: inside the working tree, or refused, and nothing outside is touched."""
 
+import json
 import os
 from collections.abc import Callable
 from functools import partial
@@ -18,6 +19,7 @@ from tests.families.judge.judge_site import (
     BackgroundCall,
     FakeClaude,
     JudgeSite,
+    on_both,
     rules,
     ruling,
     says,
@@ -170,7 +172,8 @@ def test_what_the_hall_knows_is_reached_by_absolute_paths_from_nowhere(
     (tmp_path / "link").symlink_to(root, target_is_directory=True)
     for path in (root / CONTRACT, tmp_path / "link" / CONTRACT):
         answer = there.review(contract_path=str(path))
-        assert (answer["verdict"], answer["report_json_path"]) == ("PASS", "_handoff/JUDGE_REPORT.json")
+        assert (answer["verdict"], answer["report_json_path"]) == ("PASS", str(root / "_handoff/JUDGE_REPORT.json"))
+        assert answer["working_directory"] == str(root)
     assert there.report_names() == sorted(FILES)
     there.cli.plays(says('{"findings": []}'))
     assert there.ask("claude_security_audit", files=["src/a.py"], working_directory=str(root))["success"]
@@ -191,3 +194,41 @@ def test_what_the_hall_does_not_know_is_refused_from_nowhere(site: JudgeSite, ou
     site.hub.settings.home.mkdir(exist_ok=True)
     assert site.refusal(contract_path=str(site.hub.settings.home / "operator.token")).code == "INVALID_INPUT"
     assert site.cli.runs() == []
+
+
+@on_both
+def test_a_client_finds_the_reports_wherever_the_contract_is(
+    site: JudgeSite, site_in: Callable[..., JudgeSite], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = site_in(site.hub, "other")
+    register(other)
+    elsewhere = site.root.with_name("elsewhere")
+    elsewhere.mkdir()
+    site.leave_reports(word="FAIL")  # what a relative path of the other repository would lead to
+    for client, contract, tree in (
+        (site.root, CONTRACT, site.root),
+        (site.root, str(site.root / CONTRACT), site.root),
+        (site.root / "src", f"../{CONTRACT}", site.root),
+        (site.root, str(other.root / CONTRACT), other.root),
+        (site.root / "src", str(other.root / CONTRACT), other.root),
+        (elsewhere, str(other.root / CONTRACT), other.root),
+    ):
+        monkeypatch.chdir(client)
+        site.origin = Origin(directory=str(client))
+        for directory in ("_handoff", "_reports/", str(tree / "_absolute")):
+            answer = site.review(contract_path=contract, report_dir=directory)
+            assert answer["working_directory"] == str(tree)
+            written = json.loads(Path(answer["report_json_path"]).read_text())
+            assert written["report_id"] == answer["report_id"], (client, contract, directory)
+            assert Path(answer["report_md_path"]).read_text().startswith("# PASS")
+            is_relative = tree == site.root and not directory.startswith("/")
+            assert answer["report_md_path"].startswith(directory) or not is_relative
+
+
+def test_every_answer_of_the_menu_names_the_tree(site: JudgeSite) -> None:
+    site.cli.plays(says('{"findings": []}'), {"code": 3})
+    assert site.ask("claude_security_audit", files=["a.py"], working_directory="src")["working_directory"] == str(
+        site.root / "src"
+    )
+    failed = site.ask("claude_validate_proposal", proposal_path="src/a.py")
+    assert (failed["success"], failed["working_directory"]) == (False, str(site.root))

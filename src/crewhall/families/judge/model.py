@@ -196,6 +196,7 @@ class Outcome(Result):
     timed_out: bool
     detail: str | None = Field(description="More about an error, or what else there is to know.")
     report_id: str | None
+    working_directory: str = Field(description="The tree that was judged, as an absolute path.")
     cached: bool = Field(description="Answered from what is kept; it cost nothing.")
     duration_ms: int
     input_tokens: int
@@ -218,7 +219,7 @@ class ReviewOutcome(Outcome):
     blocking_issues_count: int | None
     blocking_issues: list[Point] = Field(description="As many as fit; the report has all.")
     summary: str | None
-    report_md_path: str | None
+    report_md_path: str | None = Field(description="Absolute unless it is below your own directory.")
     report_json_path: str | None
     task_id: str
     workflow_id: str | None

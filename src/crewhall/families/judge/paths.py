@@ -38,12 +38,13 @@ WHOLE_BYTES = 64 * 1024 * 1024  # of a file that is looked through; a larger one
 class InputDirectory:
     """A root, the directory below it where relative paths begin, and the directory in which the CLI runs.
 
-    All input files must be in the latter.
+    All input files must be in the latter. `is_clients`: relative paths begin where the client itself is.
     """
 
     root: str
     start: str = "."
     inside: str = "."
+    is_clients: bool = False
 
     @property
     def path(self) -> str:
@@ -95,7 +96,9 @@ def _client_directory(call: Call) -> InputDirectory:
     """The client's own directory, in its working tree."""
     root = root_of(call)
     directory = os.path.realpath(call.origin.directory or root)
-    return InputDirectory(root, os.path.relpath(directory, root) if is_below(directory, root) else ".")
+    if not is_below(directory, root):
+        return InputDirectory(root)
+    return InputDirectory(root, os.path.relpath(directory, root), is_clients=call.origin.directory is not None)
 
 
 def _innermost_root(call: Call, path: str) -> str | None:

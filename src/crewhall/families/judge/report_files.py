@@ -38,9 +38,10 @@ class ReportDirectory:
     def absolute(self) -> str:
         return os.path.join(self.parent.root, self.path)
 
-    def given_path(self, name: str) -> str:
-        """A file's path that begins as the caller gave the directory."""
-        return os.path.join(self.given, name)
+    def client_path(self, name: str) -> str:
+        """A file's path as the client finds it: as it gave the directory, or absolute if that begins elsewhere."""
+        is_findable = self.parent.is_clients or self.given.startswith("/")
+        return os.path.join(self.given if is_findable else self.absolute, name)
 
 
 def report_directory(call: Call, directory: InputDirectory, report_dir: str) -> ReportDirectory:

@@ -98,8 +98,8 @@ def _review(result: ReviewResult) -> ReviewOutcome:
             "blocking_issues_count": len(verdict.blocking_issues),
             "blocking_issues": points(verdict.blocking_issues),
             "summary": verdict.summary,
-            "report_md_path": None if result.problem else reports.given_path(MD),
-            "report_json_path": None if result.problem else reports.given_path(JSON),
+            "report_md_path": None if result.problem else reports.client_path(MD),
+            "report_json_path": None if result.problem else reports.client_path(JSON),
         }
     hidden = result.question.unshown_files
     fields["not_shown"] = hidden[:NOT_SHOWN] + [f"and {len(hidden) - NOT_SHOWN} more"] * (len(hidden) > NOT_SHOWN)
@@ -275,6 +275,7 @@ def _outcome(result: ReviewResult) -> dict[str, Any]:
         "timed_out": row["error"] == TIMED_OUT,
         "detail": result.problem or row["detail"],
         "report_id": row["id"],
+        "working_directory": result.question.directory.path,
         "cached": is_cached,
         "duration_ms": 0 if is_cached else row["duration_ms"],
         "input_tokens": 0 if is_cached else row["input_tokens"],
