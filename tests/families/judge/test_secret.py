@@ -265,6 +265,16 @@ HARD += [
     pem().partition("\nZz9")[0] + "\n",
     "Private-Lines: 1\n",
     "export ",
+    "export API_KEY=",
+    "export API_KEY=a",
+    "://a:@b@",
+    "://@:",
+    "@a",
+    "define('password', '",
+    "set(",
+    "client_secret = 'a",
+    "api_key",
+    "aB3/",
 ]
 
 

@@ -85,7 +85,27 @@ BARE = (
 )
 XML = rf"<[\w.:-]{{0,40}}?{WORD}[\w.-]{{0,30}}+>(?P<it>[^\s<>\"'`{{}}$]{{8,500}}+)(?=</)"
 FLAG = rf"(?:(?<![\w-])--|[?&])[\w.-]{{0,40}}?{WORD}[\w-]{{0,20}}+[= ](?P<it>[^\s&\"'`#$<>{{}}\[\](),;]{{8,500}}+)"
-ADDRESS = r"(?<=://)[^\s/:@\"'`;|&()$<>]{0,100}+:(?P<it>[^\s/@\"'`;|&()$<>]{3,200}+)(?=@)"
+# Up to the last @ before a host: there may be others in the name and in the password.
+ADDRESS = r"(?<=://)[^\s/:\"'`;|&()$<>]{0,100}+:(?P<it>[^\s/\"'`;|&()$<>]{3,200})(?=@[\w.\[-])"
+# What a program is told to keep, or takes if nobody says otherwise: define('DB_PASSWORD', '…'), getenv("KEY", "…").
+CALLED = (
+    rf"(?P<verb>(?i:define|set|put|get|env))\w{{0,20}}+\s?+\(\s{{0,5}}+{QUOTE}[\w.-]{{0,40}}?{WORD}[\w.-]{{0,30}}+{QUOTE}"
+    rf"\s{{0,5}}+,\s{{0,5}}+{QUOTE}(?P<it>[^\s\"'`]{{8,500}}?)(?={QUOTE})"
+)
+# Names that nothing but a secret is given to, and nothing may follow: client_secret = "…", export API_KEY=…
+STRONG = (
+    r"(?P<word>(?i:(?:client|app|consumer|shared|webhook|session|jwt)[_-]?secret|api[_-]?(?:key|token|secret)"
+    r"|(?:access|auth|refresh)[_-]?token|secret[_-]?(?:access[_-]?)?key))(?![\w-])"
+)
+GIVEN = (
+    rf"{STRONG}[\\\"'`\]]{{0,4}}+\s{{0,5}}+(?::[ \t]{{0,3}}[\w.\[\]| ]{{1,40}}?)?(?:[:!]?={{1,3}}>?|:)"
+    rf"\s{{0,5}}+{QUOTE}(?P<it>[^\s\"'`]{{8,500}}?)(?={QUOTE})"
+)
+EXPORT = (
+    rf"(?<![\w-])(?i:export|setenv|setx|set|env)[ \t]{{1,5}}+[A-Za-z0-9_]{{0,60}}?{STRONG}"
+    r"(?:=|[ \t]{1,5}+)(?P<it>[^\s\"'`$(){}\[\]<>,;&|]{8,500}+)"
+)
+AWS = r"(?<![\w/+=.-])[A-Za-z0-9/+]{40}(?![\w/+=-])"
 SCHEME = r"(?i:bearer|basic|token|apikey)[ \t]{1,5}+"
 HEADED = rf"(?i:\bauthorization)[\"'`\]]{{0,2}}\s{{0,5}}[:=,]\s{{0,5}}[\"'`]?{SCHEME}(?P<it>[\w+/.=~:-]{{8,}}+)"
 BEARER = rf"\b{SCHEME}(?P<it>[\w+/.=~-]{{20,}}+)"
@@ -97,9 +117,13 @@ PLAIN = re.compile(
     r"|sha\d{1,3}[:-].*|[\^~<>=v]{0,2}\d+(?:\.\d+){1,4}[\w.+-]{0,30}"  # a hash, a version
     r"|(.)\1+|[\W\d_]+|[A-Za-z_]+(?:\.[A-Za-z_]+)+"  # xxxxxxxx, a number, settings.api_key
 )
-MENTION = re.compile(r"(?=.*(?i:pass|secret|token|key|credential|your|example|change|redacted))[A-Za-z_.:/-]+")
+MENTION = re.compile(
+    r"(?=.*(?i:pass|secret|token|key|credential|your|example|change|redacted))[A-Za-z_.:/-]+(?:(?<=[_.-])\d{1,3})?"
+)
 WORDS = re.compile(r"[A-Za-z]*\d{0,3}(?:[_.:/-][A-Za-z]*\d{0,3})*")
 TECHNICAL = re.compile(r"(?i:oauth2|sha\d{1,3}|base\d\d|utf-?8|md5|x509|ed25519|[rhe]s256|ipv[46]|k8s|s3|v\d{1,2})")
+WORDLIKE = re.compile(r"[A-Z]?[a-z]{2,}|\d{4,}")
+CODE = re.compile(r"[(){}\[\]<>$]|\A/|://")
 PROGRAM = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")  # settings.oauth2_token
 
 
@@ -137,6 +161,27 @@ def _is_named(match: re.Match[str]) -> bool:
     return _is_given(match) if match["word"].lower().startswith("pass") else _is_odd(match)
 
 
+def _is_default(match: re.Match[str]) -> bool:
+    """A constant may be any password; what other calls are given has to be odd."""
+    return _is_odd(match) or (match["verb"].lower() == "define" and (_is_named(match) or _is_strong(match)))
+
+
+def _is_strong(match: re.Match[str]) -> bool:
+    """Given to a name that is a secret's: anything with a digit, or one long run of letters; no hint, path or name."""
+    text = match["it"]
+    without_digits = re.sub(r"\d", "", text)
+    if not _is_given(match) or MENTION.fullmatch(without_digits) or PROGRAM.fullmatch(text) or CODE.search(text):
+        return False
+    return _has_digit(TECHNICAL.sub("", text)) or re.fullmatch(r"[A-Za-z]{16,}", text) is not None
+
+
+def _is_random(match: re.Match[str]) -> bool:
+    """Small and capital letters and digits, as from a die: few of them make up words."""
+    text = match[0]
+    is_mixed = _has_digit(text) and not text.isupper() and not text.islower()
+    return is_mixed and sum(len(word) for word in WORDLIKE.findall(text)) < 0.6 * len(text)
+
+
 def _is_set(match: re.Match[str]) -> bool:
     """Without quotes it may be a name in the program, but not where settings are: those are in capitals."""
     return _is_named(match) if match["name"].isupper() else _is_odd(match) and not PROGRAM.fullmatch(match["it"])
@@ -161,6 +206,10 @@ NETS = (
     _net("secret", BARE, _is_set),
     _net("secret", XML, _is_named),
     _net("secret", FLAG, _is_odd),
+    _net("secret", CALLED, _is_default),
+    _net("secret", GIVEN, _is_strong),
+    _net("secret", EXPORT, _is_strong),
+    _net("AWS key", AWS, _is_random),
 )
 
 
