@@ -21,10 +21,11 @@ from mcp.client.streamable_http import streamable_http_client
 from crewhall.app import Call, Origin
 from crewhall.edges.worktree import server
 from crewhall.errors import Failure
-from crewhall.families.project.open_worktrees import LISTENER
+from crewhall.families.project.open_worktrees import LISTENER, open_worktree
 from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR
 from crewhall.store import calls
+from crewhall.store.transaction import Work
 from crewhall.tool import Family, Registry
 from tests.conftest import Agent, Live, eventually
 from tests.edges.conftest import SharedHubs
@@ -304,6 +305,25 @@ def test_the_state_is_the_seeds_and_its_results_fit_their_schemas(
     calls = {"worktree_list": {}, "worktree_get": {"path": str(trees[0])}, "worktree_open": {"path": str(trees[0])}}
     for name, arguments in (calls | {"worktree_close": {"path": str(trees[1])}}).items():
         jsonschema_rs.validate(live.hub.registry.find(name).output_schema, ask(live, name, **arguments))
+
+
+def test_a_server_that_listens_shows_its_port_before_the_hall_has_noted_it(
+    start: Callable[..., Live], trees: list[Path], first_port: int
+) -> None:
+    live = start()
+    servers = live.hub.state(LISTENER).servers
+    assert servers is not None
+    with live.hub.store.write(Work("test", None, 1)) as tx:
+        row = open_worktree(tx, live.hub.settings.node, str(trees[0]), 1)
+    state = {"server_running": True, "port": first_port, "connected_clients": 0, "last_error": None}
+    with live.hub.store.write(Work("test", None, 2)) as tx:
+        tx.run("worktree_served", id=row["id"], port=None, is_served=0, last_error=None, now=2)  # the row is ours now
+        servers.nudge()
+        eventually(lambda: ask(live, "worktree_get", id=row["id"])["mcp"]["server_running"])
+        shown = http.get(f"{live.url}/api/v1/worktree/get?id={row['id']}").json()
+    assert {name: shown["mcp"][name] for name in state} == state and str(first_port) in shown["url"]
+    servers.settle()
+    assert events(live)[-1] == ("worktree.served", None, str(first_port))
 
 
 @sqlite

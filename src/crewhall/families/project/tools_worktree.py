@@ -12,6 +12,7 @@ from crewhall.families.project.family import project
 from crewhall.families.project.model import ClosedWorktree, McpState, OpenWorktree, OpenWorktrees, ToolInfo, WorktreeId
 from crewhall.families.project.open_worktrees import (
     LISTENER,
+    Serving,
     close_worktree,
     open_worktree,
     refuse_no_project,
@@ -138,22 +139,26 @@ def _worktree_of(call: Call, row: Row, tools: list[ToolInfo]) -> OpenWorktree:
 
     For another hub's servers only the row counts. In a process without a hub, nothing on this node is served.
     """
-    is_here, servers, clients = row["node"] == call.settings.node, call.state(LISTENER).servers, None
-    if is_here and servers is not None:
-        clients = servers.clients(row["id"])
-        is_running = clients is not None
-    else:
-        is_running = bool(row["is_served"]) and not (is_here and call.edge == "cli")
-    port = row["port"] if is_running else None
+    serving = _serving(call, row)
+    port = serving.port if serving else None
     state = McpState(
-        server_running=is_running,
+        server_running=serving is not None,
         port=port,
-        connected_clients=clients or 0,
+        connected_clients=serving.clients if serving else 0,
         tools=tools,
-        last_error=row["last_error"] or (None if is_running else _why_not(call)),
+        last_error=row["last_error"] or (None if serving else _why_not(call)),
     )
     columns = {name: row[name] for name in ("id", "path", "node", "workspace_id", "opened_at")}
     return OpenWorktree(**columns, url=f"http://localhost:{port}/mcp" if port else None, mcp=state)
+
+
+def _serving(call: Call, row: Row) -> Serving | None:
+    """A worktree's server; this hub's own says its port itself, since the row may not have it yet."""
+    is_here, servers = row["node"] == call.settings.node, call.state(LISTENER).servers
+    if is_here and servers is not None:
+        return servers.serving(row["id"])
+    is_served = row["is_served"] and row["port"] and not (is_here and call.edge == "cli")
+    return Serving(row["port"], clients=0) if is_served else None
 
 
 def _why_not(call: Call) -> str:
