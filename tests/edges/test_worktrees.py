@@ -369,6 +369,24 @@ def test_who_is_not_let_in_is_no_client_and_an_old_one_is(start: Callable[..., L
     old.close()
 
 
+@sqlite
+def test_a_client_of_2024_counts_by_its_stream_whatever_connections_its_messages_take(
+    start: Callable[..., Live], trees: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = start()
+    port = port_of(live, trees[0])
+    silent = Sse(live, at=port, path="/mcp", open_session=False)
+    old = [Sse(live, at=port, path="/mcp") for _ in range(4)]  # their messages go by one connection
+    assert old[0].post({"jsonrpc": "2.0", "id": 9, "method": "ping"}, Connection="close").status_code == 202
+    assert opened(live, trees[0])["mcp"]["connected_clients"] == 4, "and one that asks nothing is none"
+    assert read(port, "name.txt")["content"] == "tree0\n"
+    assert http.get(f"{live.url}/api/v1/worktree/list").json()["worktrees"][0]["mcp"]["connected_clients"] == 5
+    for one in (silent, *old):
+        one.close()
+    monkeypatch.setattr(server, "MINUTE", 0.0)
+    eventually(lambda: opened(live, trees[0])["mcp"]["connected_clients"] <= 1)  # the reader's connection may stay
+
+
 # What a worktree's server is, and is not
 
 
