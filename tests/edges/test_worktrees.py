@@ -32,8 +32,9 @@ from tests.edges.conftest import SharedHubs
 from tests.edges.interfaces import MODERN
 from tests.edges.program import Program, Up
 from tests.edges.program import ask as ask_up
-from tests.edges.raw_http import http, mcp_headers, mcp_params
+from tests.edges.raw_http import ERAS, http, mcp_headers, mcp_params
 from tests.edges.sse import Sse
+from tests.edges.test_bodies import ENVELOPES, refused_envelope
 from tests.outside.repos import git, make_repository
 
 SEED_TOOLS = {"read_file", "list_directory", "get_project_context", "run_just_task"}
@@ -398,6 +399,14 @@ def test_a_worktrees_server_knows_its_four_tools_and_nothing_of_the_hall(open_po
     assert rpc(open_port, "resources/list", version)["result"]["resources"] == []
     assert rpc(open_port, "prompts/list", version)["result"]["prompts"] == []
     assert "error" in rpc(open_port, "resources/read", version, uri="crewhall://agents")
+
+
+@pytest.mark.parametrize("version", ERAS)
+@pytest.mark.parametrize(("change", "id", "words"), ENVELOPES)
+def test_a_message_that_is_no_json_rpc_is_told_what_it_lacks(
+    open_port: int, change: dict[str, Any], id: int | None, words: str, version: str
+) -> None:
+    refused_envelope(f"http://localhost:{open_port}/mcp", change, id, words, version)
 
 
 @sqlite

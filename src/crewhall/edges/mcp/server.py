@@ -31,6 +31,7 @@ from crewhall.edges.bridge.jsonrpc import tool_result
 from crewhall.edges.http.guard import WrongMethod, credentials, refusal
 from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.edges.mcp.caller import Caller, caller_by, caller_of
+from crewhall.edges.mcp.envelope import read_body, refuse_envelope
 from crewhall.edges.mcp.resources import Offers
 from crewhall.edges.mcp.subscriptions import Listening
 from crewhall.errors import NotFound
@@ -132,7 +133,10 @@ class McpEdge:
             # The SDK would hold a 2025-era GET open for ever, saying nothing, and a stopping hub would wait for it.
             await _only_post(scope, receive, send)
             return
-        await self.seen_by(who.families).manager.handle_request(scope, receive, send)
+        body, receive = await read_body(scope, receive)
+        refused = refuse_envelope(body)
+        answer = refused or self.seen_by(who.families).manager.handle_request
+        await answer(scope, receive, send)
 
     async def caller(self, scope: Scope, edge: str = "mcp") -> Caller:
         """Who sent an HTTP request, and what it wants to see. Raises Unauthorized, InvalidInput."""
