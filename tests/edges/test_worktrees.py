@@ -184,18 +184,46 @@ def test_ports_that_others_have_are_passed_over_on_either_address(
 
 
 @sqlite
-def test_a_directory_in_a_repository_means_its_working_tree(start: Callable[..., Live], tmp_path: Path) -> None:
+def test_a_client_in_a_repository_means_its_working_tree(start: Callable[..., Live], tmp_path: Path) -> None:
     repo = make_repository(tmp_path / "repo")
     inside = Path(repo.root, "src/deep")
     inside.mkdir(parents=True)
     linked = tmp_path / "linked"
     git(repo.root, "worktree", "add", "-q", str(linked))
     live = start()
-    assert opened(live, inside)["path"] == repo.root
     assert opened(live, linked)["path"] == str(linked.resolve())
     here = live.hub.call("worktree_open", {}, OPERATOR, edge="rest", origin=Origin(str(inside)))
     assert here["path"] == repo.root and ask(live, "worktree_list")["total"] == 2
     assert live.hub.call("worktree_get", {"path": "."}, OPERATOR, edge="rest", origin=Origin(str(inside))) == here
+
+
+def test_a_part_of_a_worktree_is_not_opened_and_the_refusal_names_the_whole(
+    start: Callable[..., Live], tmp_path: Path
+) -> None:
+    repo = make_repository(tmp_path / "repo")
+    part = Path(repo.root, "pkg")
+    part.mkdir()
+    (tmp_path / "link").symlink_to(part)
+    live = start()
+    for path in (part, tmp_path / "link"):
+        answer = http.post(f"{live.url}/api/v1/worktree/open", json={"path": str(path)})
+        assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_INPUT")
+        assert f"{part} is a part of the worktree {repo.root}" in answer.json()["message"]
+        assert f"Name {repo.root} " in answer.json()["hint"]
+    with pytest.raises(Failure, match="is a part of"):
+        live.hub.call("worktree_open", {"path": "."}, OPERATOR, edge="rest", origin=Origin(str(part)))
+    assert ask(live, "worktree_list")["total"] == 0
+    assert opened(live, Path(repo.root))["mcp"]["server_running"]
+    with pytest.raises(Failure, match="is a part of"):
+        opened(live, part)
+
+
+def test_the_command_says_that_all_would_be_served_before_it_opens_anything(tmp_path: Path) -> None:
+    repo, program = make_repository(tmp_path / "repo"), Program(tmp_path / "home")
+    Path(repo.root, "pkg").mkdir()
+    refused = program.run("worktree", "open", f"{repo.root}/pkg")
+    assert refused.code == 2 and f"is a part of the worktree {repo.root}" in refused.err, refused
+    assert json.loads(program.run("--json", "worktree", "list").out)["total"] == 0
 
 
 def standing(port: int) -> Iterator[None]:

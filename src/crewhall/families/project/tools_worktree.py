@@ -27,16 +27,23 @@ FORGET = "crewhall config --client … --worktree … --remove"
 Directory = Annotated[
     str, Field(min_length=1, max_length=4096, description="A directory; left out, where the client is.")
 ]
+Top = Annotated[
+    str, Field(min_length=1, max_length=4096, description="Its top; left out, the worktree that the client is in.")
+]
 Offset = Annotated[int, Field(ge=0, le=1_000_000, description="How many to pass over.")]
 
 
 @project.tool("worktree_open", ours=True, changes=True, idempotent=True, who=OPERATOR)
-def worktree_open(call: Call, path: Directory | None = None) -> OpenWorktree:
+def worktree_open(call: Call, path: Top | None = None) -> OpenWorktree:
     """Serve a worktree to MCP clients at http://localhost:<port>/mcp, sandboxed; one that is open stays as it is.
 
-    It stays open until worktree_close, also when the hub is started anew.
+    All of it is served, so a directory inside it is refused; without a path it is the one that the client is in. It
+    stays open until worktree_close, also when the hub is started anew.
     """
-    root = _top(_absolute(call, path))
+    directory = _absolute(call, path)
+    root = _top(directory)
+    if path is not None:
+        _refuse_inner(directory, root)
     refuse_no_project(root, call.settings.home)
     with call.begin() as tx:
         row = open_worktree(tx, call.settings.node, root, call.now)
@@ -93,6 +100,15 @@ def _top(directory: str) -> str:
     if not os.path.isdir(directory):
         raise NotFound(f"there is no directory {directory}", hint="Give the path of a worktree or project.")
     return working_tree(directory)
+
+
+def _refuse_inner(directory: str, root: str) -> None:
+    """Raise InvalidInput for a directory that was named, and is only a part of what would be served."""
+    if directory != os.path.realpath(root):
+        raise InvalidInput(
+            f"{directory} is a part of the worktree {root}, which is served as a whole",
+            hint=f"Nothing was opened. Name {root} if clients may read all of that.",
+        )
 
 
 def _at(call: Call, look: Look, path: str | None) -> Row | None:
