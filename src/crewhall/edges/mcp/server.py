@@ -21,6 +21,7 @@ from mcp_types import (
     CallToolRequestParams,
     ListToolsResult,
     PaginatedRequestParams,
+    ServerCapabilities,
     ToolAnnotations,
 )
 from mcp_types import Tool as McpTool
@@ -85,7 +86,7 @@ class McpEdge:
             if family.instructions
         }
         offers = Offers(dispatcher, self.registry)
-        self.server: Server[Any] = Server(
+        self.server: Server[Any] = SteadyServer(
             "crewhall",
             version=__version__,
             title="Crewhall",
@@ -159,6 +160,17 @@ class McpEdge:
             params.name, params.arguments or {}, who.actor, who.edge, report, origin=who.origin, tool=tool
         )
         return tool_result(answer.body, is_error=answer.failure is not None)
+
+
+class SteadyServer(Server[Any]):
+    """A server whose lists stay as they are while it runs: it doesn't promise to tell of their changes."""
+
+    def get_capabilities(self, *given: Any, **named: Any) -> ServerCapabilities:
+        found = super().get_capabilities(*given, **named)
+        for one in (found.tools, found.resources, found.prompts):
+            if one is not None:
+                one.list_changed = None
+        return found
 
 
 _only_post = refusal(
