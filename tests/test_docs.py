@@ -15,6 +15,7 @@ from crewhall.edges.cli.arguments import arguments_of
 from crewhall.edges.cli.commands import BRIDGES, OWN_COMMANDS
 from crewhall.edges.cli.main import split_flags
 from crewhall.edges.http.rest import describe
+from crewhall.errors import InvalidInput
 from crewhall.fakehosts.github import FakeGitHub
 from crewhall.families.all import registry
 from crewhall.families.crew.site import tmux_of
@@ -91,7 +92,10 @@ def refusal_of(words: Sequence[str]) -> str | None:
     tool = COMMANDS.get(" ".join(rest[:2]))
     if tool is None:
         return f"{' '.join(rest[:2])} is no command"
-    given = set(arguments_of(tool, ["{}" if word.startswith("@") else word for word in rest[2:]]))
+    try:
+        given = set(arguments_of(tool, ["{}" if word.startswith("@") else word for word in rest[2:]]))
+    except InvalidInput as error:
+        return error.message
     schema = tool["input_schema"]
     if unknown := given - set(schema["properties"]):
         return f"{unknown} is no argument of {' '.join(rest[:2])}"
@@ -114,7 +118,7 @@ def test_every_command_on_a_page_is_there_with_its_flags(page: Path) -> None:
         ("crewhall task list $WF --stats x", "{'stats'} is no argument of task list"),
         ("A=1 crewhall task list", "task list needs {'workflow_id'}"),
         ("crewhall workflow set-plan $WF '{\n\"a\": 1}' --pan x", "{'pan'} is no argument of workflow set-plan"),
-        ("crewhall task list \\\n  --limt 3 $WF", "{'limt'} is no argument of task list"),
+        ("crewhall task list \\\n  --limt 3 $WF", "unknown option '--limt', did you mean '--limit'?"),
         ("crewhall --json task list $WF --status pending,blocked | head # --nope", None),
         ("crewhall backup FILE", None),
     ],

@@ -1,9 +1,19 @@
 """The reader of command-line words: options with their values, from left to right."""
 
-import pytest
+from typing import Any
 
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from crewhall.edges.cli.arguments import arguments_of
+from crewhall.edges.cli.main import split_flags
+from crewhall.edges.http.rest import describe
 from crewhall.errors import InvalidInput
+from crewhall.families.all import registry
 from crewhall.options import one_word, read_options, read_words
+
+SEND = describe(next(tool for tool in registry().tools if tool.name == "instance_send"))
 
 
 @pytest.mark.parametrize(
@@ -14,6 +24,8 @@ from crewhall.options import one_word, read_options, read_words
         ("--port --json", [("--port", "--json")]),
         ("--json 1 --port", [("--json", None), ("1", None), ("--port", None)]),
         ("a=b -h", [("a", "b"), ("-h", None)]),
+        ("--port --", [("--port", "--")]),
+        ("up -- --port 1", [("up", None), ("", None), ("", None)]),
     ],
 )
 def test_an_option_takes_the_next_word_if_its_command_says_so(
@@ -36,7 +48,12 @@ def test_options_go_by_the_keys_of_their_command() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "message"), [("--prot 1", "'--prot' has no place here"), ("--port", "--port needs a value")]
+    ("line", "message"),
+    [
+        ("--prot 1", "'--prot' has no place here"),
+        ("--port", "--port needs a value"),
+        ("-- --port 1", "'--port' has no place here"),
+    ],
 )
 def test_other_words_are_refused(line: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
@@ -47,6 +64,46 @@ def test_other_words_are_refused(line: str, message: str) -> None:
     ("line", "message"), [("", "give one FILE"), ("a b", "give one FILE"), ("a --b=c", "'--b=c' has no place here")]
 )
 def test_a_command_with_one_word_takes_no_other(line: str, message: str) -> None:
-    assert one_word(["a=b"], "FILE") == "a=b"
+    assert one_word(["a=b"], "FILE") == one_word(["--", "a=b"], "FILE") == "a=b"
+    assert one_word(["--", "--b=c"], "FILE") == "--b=c"
     with pytest.raises(InvalidInput, match=message):
         one_word(line.split(), "FILE")
+
+
+TEXTS = st.one_of(st.text(max_size=20), st.sampled_from(["--", "--json", "--text", "--id=1", "-h", "--home", "--help"]))
+
+
+def tool_words(words: list[str]) -> tuple[dict[str, str], dict[str, Any]]:
+    """The flags and the arguments of `crewhall instance send …`, as the command line reads them."""
+    flags, rest = split_flags(["instance", "send", *words])
+    return flags, arguments_of(SEND, rest[2:])
+
+
+@given(st.lists(TEXTS, max_size=4))
+@example(["--", "--"])
+def test_after_two_hyphens_words_come_whole_and_in_order(texts: list[str]) -> None:
+    words = list(read_words(["--port", "1", "--", *texts], lambda name, following: True))
+    assert [word.text for word in words[1:]] == texts and not any(word.is_option for word in words[1:])
+    assert split_flags(["up", "--", *texts]) == ({}, ["up", *(["--"] if texts else []), *texts])
+
+
+@given(TEXTS, TEXTS)
+@example("work-1-a1", "--text")
+@example("work-1-a1", "--")
+def test_any_text_can_be_a_positional_one(instance: str, text: str) -> None:
+    assert tool_words(["--", instance, text]) == ({}, {"id": instance, "text": text})
+    assert tool_words(["--id", "x", "--json", "--", text]) == ({"--json": ""}, {"id": "x", "text": text})
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--keep the contrast"], "unknown option '--keep the contrast'"),
+        (["--txt", "hello"], "unknown option '--txt', did you mean '--text'?"),
+        (["--text"], "--text needs a value"),
+    ],
+)
+def test_an_option_that_is_not_there_may_be_a_text(words: list[str], message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        tool_words(["work-1-a1", *words])
+    assert caught.value.message == message and "put -- before it" in caught.value.hint

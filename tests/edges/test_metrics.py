@@ -380,7 +380,7 @@ def test_reviews_are_counted_by_how_they_came_out(make_hub: MakeHub, clock: Cloc
     with hub.own_work() as tx:
         for number in (1, 2):
             own = {"coder": "work-1-a1", "reviewer": f"review-1-a{number}", "forked_from": "c0ffee"}
-            tx.run("review_insert", iteration=number, now=tx.now, **own)
+            tx.run("review_insert", iteration=number, completion_message=None, now=tx.now, **own)
         ended = {"reviewer": "review-1-a1", "outcome": "feedback", "type": "spawned_review"}
         tx.run("review_end", **ended, now=tx.now + 90_000)
         tx.run("review_refused", id="work-1-a1", now=tx.now)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from crewhall.outside.launch_spec import LAUNCHER, LaunchSpec, launcher_words, write_spec
-from crewhall.outside.processes import identify, marked_processes, trees
+from crewhall.outside.processes import ProcessId, identify, marked_processes, trees
 from crewhall.outside.tmux import Tmux
 from tests.conftest import eventually
 from tests.outside.written import written
@@ -97,7 +97,9 @@ def test_the_steps_are_recorded_for_our_user_alone(terminal: Terminal) -> None:
     (terminal.run / "setup.json").write_text("old")
     terminal.start("sh", "-c", "echo $$ > pid; read line; exit 7")
     assert terminal.record("launcher") == {"pid": terminal.pid}
-    pid = terminal.record("started")["pid"]
+    started = terminal.record("started")
+    pid = started["pid"]
+    assert identify(pid) == ProcessId(pid, started["started"])
     assert pid == int(eventually(lambda: written(terminal.place / "pid").strip()))
     assert not (terminal.run / "ended.json").exists() and not (terminal.run / "setup.json").exists()
     terminal.tmux.paste("ada", "")

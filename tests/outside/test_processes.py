@@ -20,6 +20,7 @@ from crewhall.outside.processes import (
     ProcessId,
     ancestors,
     boot_id,
+    carries,
     end_tree,
     identify,
     is_alive,
@@ -189,6 +190,10 @@ def test_marked_processes_are_found_wherever_they_went() -> None:
         found = eventually(lambda: marked_processes(name, "one"))
         assert [one.process for one in found] == [known(child.pid)]
         eventually(lambda: marked_processes(name, "one") == [Marked(known(child.pid), "sleep 3600")])
+        one = known(child.pid)
+        assert carries(one, {name: "one"}) and carries(one, {name: "one", "PATH": os.environ["PATH"]})
+        assert not carries(one, {name: "on"}) and not carries(one, {name: "one", "PATH": "/nowhere"})
+        assert not carries(ProcessId(one.pid, f"{one.started}0"), {name: "one"})
         assert marked_processes(name, "on") == marked_processes(name, "one2") == marked_processes(name[1:], "one") == []
         child.kill()
         child.wait()

@@ -3,13 +3,14 @@ The process in an agent's terminal that starts its program and records how it en
 
     python -I -S launcher.py SPEC.json      reads argv, environment, directory, run_directory, setup …
 
-    launcher.json {pid} ──▶ waits for `go` ──▶ setup.json {code, seconds} ──▶ started.json {pid, at} ──▶ ended.json
+    launcher.json {pid} ──▶ waits for `go` ──▶ setup.json {code, seconds} ──▶ started.json {pid, started} ──▶ ended.json
                               │                  │                              │
     how in ended.json:     "not released"     "setup failed"         "not found", else "exit" or "signal"
 
 All files are in the run directory. A person's Ctrl-C reaches the program itself; SIGTERM and SIGHUP are passed on, and
 the launcher stays until the end is recorded. It starts in a few milliseconds, so it imports little and nothing of ours.
-The caller removes an old `go` before the start; the launcher removes the old records.
+The caller removes an old `go` before the start; the launcher removes the old records. If it is killed, the program may
+live on: `started` in its record is its start time as processes.py has it, and null where there is no /proc.
 """
 
 import contextlib
@@ -128,7 +129,7 @@ class Launcher:
             pid = self._start(self._spec["argv"], leads=False)
         except OSError as error:
             return self._give_up(f"{self._spec['argv'][0]}: {error.strerror}")
-        self._write("started.json", {"pid": pid, "at": _now()})
+        self._write("started.json", {"pid": pid, "started": _start_time(pid), "at": _now()})
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         self._child = None
         how, number = ("exit", None) if code >= 0 else ("signal", -code)
@@ -226,6 +227,20 @@ def _take_terminal() -> None:
 def _signal_group(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
+
+
+def _start_time(pid: int) -> str | None:
+    """What tells a child of ours from a later process with its pid: the boot, and the time since then."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        ticks = file.read().rpartition(b")")[2].split()[19].decode("ascii")
+        return f"{_boot_id()}:{ticks}"
+    return None
+
+
+def _boot_id() -> str:
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+    return ""
 
 
 def _say(line: str) -> None:

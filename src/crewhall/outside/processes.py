@@ -5,6 +5,7 @@ Processes known by pid and start time, so that a reused pid is never taken for t
     lineage(pid) -> its ancestors and the leader of its session
     trees([root]) -> {root: [root, child]}  end_tree(root) -> how many ended
     marked_processes("CREWHALL_RUN", "r_1") -> [Marked(process, command line)]
+    carries(one, {"CREWHALL_RUN": "r_1"}) -> whether it was started with that
     boot_id() -> str                        another one after each boot of the machine
 
 A process that has ended and was not reaped (a zombie) counts as gone. Linux shows all of this in /proc; elsewhere `ps`
@@ -19,7 +20,7 @@ import signal
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -194,6 +195,13 @@ def marked_by(name: str, beside: str) -> dict[str, list[Marked]]:
         if value and wanted in variables and _is_ours(pid) and (process := identify(pid)):
             found[value.decode("utf-8", "replace")].append(Marked(process, _command_line(pid)))
     return dict(found)
+
+
+def carries(one: ProcessId, marks: Mapping[str, str]) -> bool:
+    """Whether this very process lives, is our user's and was started with all these; on Linux only, elsewhere never."""
+    variables = read_process(one.pid, "environ").split(b"\0")
+    has_all = all(os.fsencode(f"{name}={value}") in variables for name, value in marks.items())
+    return has_all and _is_ours(one.pid) and is_alive(one)
 
 
 def _is_ours(pid: int) -> bool:

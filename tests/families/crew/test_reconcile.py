@@ -1,10 +1,13 @@
 """What is not as it should be with instances: named, shown, and mended where the hall made it."""
 
+import json
 import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from crewhall.families.crew.steps import ABANDONING, ANSWER_MS, STOPPING, end_la
 from crewhall.identity import new_id
 from crewhall.journal import Kind
 from crewhall.outside.launch_spec import launcher_words
-from crewhall.outside.processes import identify, is_alive
+from crewhall.outside.processes import ProcessId, identify, is_alive, marked_by
 from tests.conftest import eventually
 from tests.families.crew.conftest import Site
 from tests.outside.repos import commit, git
@@ -33,6 +36,16 @@ with open(place + "/part", "w") as file:
     file.write(str(child.pid))
 os.replace(place + "/part", place + "/child")
 time.sleep(600)
+"""
+HARDY = f"import signal\nsignal.signal(signal.SIGHUP, signal.SIG_IGN)\n{PARENT}"
+# It takes a request to end, and goes on for a while.
+SLOW = """
+import os, signal, time
+place = os.path.dirname(os.environ["CREWHALL_STATE_FILE"])
+signal.signal(signal.SIGTERM, lambda *_: open(place + "/asked", "w").close())
+open(place + "/ready", "w").close()
+while True:
+    time.sleep(600)
 """
 # It does not end with its terminal.
 STUBBORN = """
@@ -71,7 +84,7 @@ def test_a_sound_hall_has_no_differences(site: Site, instance: str) -> None:
     assert site.leftovers() == before and site.state(instance)["name"] == "alive"
 
 
-def test_an_instance_that_is_done_is_not_missed(site: Site, instance: str) -> None:
+def test_an_instance_that_is_done_is_neither_missed_nor_restarted(site: Site, instance: str) -> None:
     with site.hub.own_work() as tx:
         end_later(site.hub.journal, tx, locked_row(tx, instance), "terminated")
     site.clock.now += ANSWER_MS
@@ -79,6 +92,10 @@ def test_an_instance_that_is_done_is_not_missed(site: Site, instance: str) -> No
     row = site.call("instance_get", id=instance)
     assert (row["status"], Path(row["worktree"]).exists()) == ("terminated", False)
     assert check(site) == {} and repair(site) == ([], []) and not Path(row["worktree"]).exists()
+    before = site.leftovers()
+    refused = site.refusal("instance_restart", id=instance)
+    assert refused.code == "INVALID_STATE" and "is done" in refused.message and "review request" in refused.hint
+    assert refused.fields["instance_id"] == instance and site.leftovers() == before
 
 
 def test_a_killed_program_is_named_and_restarted_by_a_person(site: Site, instance: str) -> None:
@@ -133,6 +150,96 @@ def test_a_program_that_outlives_its_session_is_ended(make_site: Callable[..., S
     assert eventually(lambda: check(site).get("session_lost"))["is_fixable"]
     assert repair(site)[0] == ["session_lost"]
     assert not is_alive(program)
+
+
+@pytest.fixture
+def left(make_site: Callable[..., Site]) -> Iterator["Left"]:
+    """An instance whose program lives on, though its launcher was killed."""
+    site = make_site("left", crew__runtimes={"custom": {"command": ["python3", "-c", HARDY]}})
+    found = Left(site, site.start())
+    os.kill(site.call("instance_get", id=found.id)["pid"], signal.SIGKILL)
+    eventually(lambda: site.tmux.panes()[found.id].is_dead)
+    yield found
+    for marked in marked_by("CREWHALL_INSTANCE", f"CREWHALL_HOME={site.hub.settings.home}").values():
+        for one in marked:
+            with suppress(ProcessLookupError):
+                os.kill(one.process.pid, signal.SIGKILL)
+
+
+class Left:
+    def __init__(self, site: Site, instance: str) -> None:
+        self.site, self.id = site, instance
+        place = site.place(instance).path
+        self.child, self.away = (known(int(eventually((place / name).read_text))) for name in ("child", "away"))
+        self.program = self.recorded()
+
+    def recorded(self) -> ProcessId:
+        return known(int(eventually(lambda: self.site.place(self.id).read("started.json"))["pid"]))
+
+    @property
+    def has_ended(self) -> bool:
+        """The program and its child, but not the process that has left their session."""
+        assert is_alive(self.away)
+        return not is_alive(self.program) and not is_alive(self.child)
+
+
+def known(pid: int) -> ProcessId:
+    found = identify(pid)
+    assert found is not None
+    return found
+
+
+def test_a_program_that_outlives_its_launcher_is_shown_and_its_agent_stays(left: Left) -> None:
+    left.site.hub.chores.run_one("instances")
+    row = left.site.call("instance_get", id=left.id)
+    assert (row["state"]["name"], row["ended_how"]) == ("alive", None)
+    assert f"launcher was killed, and its program {left.program.pid} lives on" in row["state"]["evidence"]
+    found = check(left.site)
+    assert set(found) == {"launcher_lost", "detached"} and found["launcher_lost"]["is_fixable"]
+    assert f"process {left.away.pid} " in found["detached"]["about"]
+    left.site.clock.now += TEN_MINUTES + 1
+    left.site.hub.chores.run_one("instance_strays")
+    assert is_alive(left.program)  # to end a living program takes a person
+    assert repair(left.site)[0] == ["launcher_lost"] and left.has_ended
+    left.site.hub.chores.run_one("instances")
+    assert set(check(left.site)) == {"process_gone", "detached"}
+
+
+def test_a_program_that_outlives_its_launcher_ends_with_a_stop(left: Left) -> None:
+    assert left.site.call("instance_stop", id=left.id)["status"] == "terminated"
+    assert left.has_ended and set(check(left.site)) == {"detached"}
+
+
+def test_a_program_that_outlives_its_launcher_ends_before_a_restart(left: Left) -> None:
+    assert left.site.call("instance_restart", id=left.id)["status"] == "started"
+    assert left.has_ended and is_alive(left.recorded())
+    assert left.site.state(left.id)["name"] != "ended" and set(check(left.site)) == {"detached"}
+
+
+def test_a_program_that_outlives_its_launcher_hinders_no_abandoning(left: Left) -> None:
+    os.kill(left.away.pid, signal.SIGKILL)
+    eventually(lambda: not is_alive(left.away))
+    tree = Path(left.site.call("instance_get", id=left.id)["worktree"])
+    assert left.site.call("instance_abandon", id=left.id)["problem"] is None
+    assert not is_alive(left.program) and not is_alive(left.child) and not tree.exists()
+
+
+def test_a_record_that_names_another_process_ends_nothing(left: Left) -> None:
+    """Of another start time, without the instance's mark, or another instance's."""
+    place, other = left.site.place(left.id), left.site.start()
+    theirs = eventually(lambda: left.site.place(other).read("started.json"))
+    unmarked = subprocess.Popen(["sleep", "3600"])
+    try:
+        named = ({"pid": left.program.pid, "started": f"{left.program.started}0"}, theirs)
+        for record in (*named, asdict(known(unmarked.pid)), asdict(known(os.getpid())), {"pid": 10**30, "started": ""}):
+            place.write("started.json", json.dumps(record))
+            assert "launcher_lost" not in check(left.site), record
+        place.write("started.json", json.dumps(theirs))
+        left.site.call("instance_stop", id=left.id)
+        assert is_alive(known(unmarked.pid)) and is_alive(ProcessId(theirs["pid"], theirs["started"]))
+    finally:
+        unmarked.kill()
+        unmarked.wait()
 
 
 def test_a_worktree_that_a_person_removed_is_made_again(site: Site, instance: str) -> None:
@@ -266,6 +373,23 @@ def test_an_end_whose_hub_died_after_the_program_is_finished(site: Site, instanc
     status = {"instance_stop": "terminated", "instance_abandon": "abandoned"}[kind.name]
     assert site.call("instance_get", id=instance)["status"] == status
     assert not site.tmux.panes() and check(site) == {}
+
+
+def test_a_stop_whose_hub_died_while_the_program_was_ending_is_finished(make_site: Callable[..., Site]) -> None:
+    site = make_site("slow", crew__runtimes={"custom": {"command": ["python3", "-c", SLOW]}})
+    instance = site.start()
+    place = site.place(instance)
+    eventually((place.path / "ready").exists)
+    row, program = site.call("instance_get", id=instance), identify(int(place.read("started.json")["pid"]))
+    assert program is not None
+    data = {"until": site.clock.now, "lease_until": site.clock.now}
+    with site.hub.own_work() as tx:
+        site.hub.journal.begin(tx, STOPPING, instance, place=row["node"], data=data, holder="999999999 dead")
+    os.kill(program.pid, signal.SIGTERM)
+    eventually((place.path / "asked").exists)
+    site.hub.chores.run_one("settle_instance_stop")
+    assert site.call("instance_get", id=instance)["status"] == "terminated"
+    assert not is_alive(program) and check(site) == {}
 
 
 def test_an_operation_that_takes_long_is_shown(site: Site, instance: str) -> None:

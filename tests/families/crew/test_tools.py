@@ -232,10 +232,52 @@ def test_without_tmux_nothing_is_left(site: Site, tmp_path: Path, monkeypatch: p
     assert failure.code == "UNAVAILABLE" and "tmux" in failure.message and "Install tmux" in failure.hint
 
 
-def test_a_program_that_is_not_there_is_named(make_site: Callable[..., Site]) -> None:
-    site = make_site(crew__runtimes={"custom": {"command": ["no-such-program", "{prompt}"]}})
+@pytest.mark.parametrize(
+    "runtime",
+    [
+        {"command": ["no-such-program", "{prompt}"]},
+        {"command": ["/nowhere/sleep", "600"]},
+        {"command": ["sleep", "600"], "environment": {"PATH": "/nowhere:/tmp"}},
+    ],
+    ids=("in PATH", "absolute", "in its own PATH"),
+)
+def test_a_start_without_its_program_is_refused_and_leaves_nothing(
+    make_site: Callable[..., Site], runtime: dict[str, Any]
+) -> None:
+    failure = make_site(crew__runtimes={"custom": runtime}).refused_start()
+    assert failure.code == "UNAVAILABLE" and f"needs {runtime['command'][0]}, which" in failure.message
+    assert "[crew.runtimes.custom]" in failure.hint
+    assert "instance_id" not in failure.fields  # it was not even begun
+
+
+def test_what_is_started_later_is_refused_when_the_program_has_gone(
+    make_site: Callable[..., Site], tmp_path: Path
+) -> None:
+    program = tmp_path / "agent"
+    program.write_text("#!/bin/sh\nexec sleep 600\n")
+    program.chmod(0o755)
+    site = make_site(crew__runtimes={"custom": {"command": [str(program), "{prompt}"]}})
     name = site.start()
-    wanted = "gone: could not be started: no-such-program: No such file or directory, "
+    tree = Path(site.call("instance_get", id=name)["worktree"])
+    (tree / "new").write_text("new\n")
+    commit(tree, "work of the instance")
+    program.unlink()
+    before = site.leftovers()["rows"], site.leftovers()["worktrees"], site.leftovers()["runs"]
+    review = site.refusal("request_review", instance_id=name)
+    assert review.code == "UNAVAILABLE" and str(program) in review.message
+    assert (site.leftovers()["rows"], site.leftovers()["worktrees"], site.leftovers()["runs"]) == before
+    assert site.call("instance_get", id=name)["status"] == "started"
+    site.call("instance_stop", id=name)
+    restart = site.refusal("instance_restart", id=name)
+    assert restart.code == "UNAVAILABLE" and str(program) in restart.message
+    assert site.call("instance_get", id=name)["status"] == "terminated"
+
+
+def test_a_program_that_is_not_there_is_named(make_site: Callable[..., Site]) -> None:
+    """One in the worktree, which a setup might have made."""
+    site = make_site(crew__runtimes={"custom": {"command": ["./no-such-program", "{prompt}"]}})
+    name = site.start()
+    wanted = "gone: could not be started: ./no-such-program: No such file or directory, "
     eventually(lambda: site.state(name)["evidence"].startswith(wanted))
     assert site.state(name)["name"] == "ended"
 

@@ -26,6 +26,7 @@ from tests.families.work.claims import (
     task_of,
 )
 from tests.families.work.test_claims import WRITES, write
+from tests.families.work.workflows import sql
 from tests.sizes import size
 
 LEASE, BEATS = 120, 90  # seconds; the second is three missed beats
@@ -66,6 +67,18 @@ def has_gone(hub: Hub, agent: str) -> bool:
 
 
 # Who is missed, and when
+
+
+def test_an_older_look_shortens_no_lease(hub: Hub, clock: Clock) -> None:
+    agent = register_agent(hub)
+    work = job(hub)
+    clock.advance(1)
+    claim(hub, work.tasks["one"], agent)
+    lease = "SELECT lease_until FROM agent"
+    (before,) = sql(hub, lease)
+    clock.advance(-1)  # a tick that began before the claim
+    hub.chores.run_one("presence")
+    assert sql(hub, lease) == [before]
 
 
 def test_three_missed_beats_or_a_whole_lease_and_not_a_tick_earlier(hub: Hub, clock: Clock) -> None:

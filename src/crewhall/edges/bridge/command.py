@@ -38,7 +38,7 @@ def main(words: list[str]) -> int:
     if not _has_streams():
         return 0
     for word in read_words(words, lambda name, _: name in VALUES):
-        if word.text in ("mcp", "mcp-server"):
+        if word.text in ("mcp", "mcp-server") and not word.is_text:
             if word.text == "mcp-server":
                 options.setdefault("--families", "pulls")
             continue
@@ -48,7 +48,7 @@ def main(words: list[str]) -> int:
         takes_value = word.name in VALUES
         if takes_value != bool(word.value) or (word.name != "--standalone" and not takes_value):
             wrong = "needs a value" if takes_value else "has no place here"
-            sys.stderr.write(f"crewhall mcp: '{word.name}' {wrong}\n\n{USAGE}")
+            sys.stderr.write(f"crewhall mcp: '{word.name or word.text}' {wrong}\n\n{USAGE}")
             return 2
         options[word.name] = word.value or ""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

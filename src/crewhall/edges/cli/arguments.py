@@ -10,6 +10,7 @@ from crewhall.edges.cli.render import usage
 from crewhall.edges.http.typed_values import json_or_text, kinds_of, schema_option, typed_value
 from crewhall.errors import InvalidInput
 from crewhall.options import read_words
+from crewhall.spelling import AT_THE_END, did_you_mean
 
 
 def by_place(tool: Mapping[str, Any]) -> list[str]:
@@ -24,7 +25,8 @@ def arguments_of(tool: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
     """A tool's arguments from the command line.
 
     `--some-name value` gives some_name, more than once for a list; words without a name fill the required
-    arguments in their order, then the acting agent's and a path; `--input JSON` (or `-` for stdin) gives all at once.
+    arguments in their order, then the acting agent's and a path, and so do all words after `--`; `--input JSON` (or `-`
+    for stdin) gives all at once.
     `@FILE` in the place of an object is what the file holds. The door judges what comes of it.
     """
     schema = tool["input_schema"]
@@ -38,6 +40,8 @@ def arguments_of(tool: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
             texts.setdefault(free.pop(0), []).append(word.text)
             continue
         name = _argument(word.name)
+        if free and not _is_known(schema, name):
+            raise _unknown_option(tool, word.name, free[0])
         value = _value_without_word(schema, name) if word.value is None else word.value
         if name == "input":
             given |= _whole_input(value)
@@ -102,11 +106,24 @@ def _takes_value(schema: Mapping[str, Any], option: str, following: str) -> bool
 
 def _value_without_word(schema: Mapping[str, Any], name: str) -> str:
     """The value of `--name` alone: `true` for a switch, and for a name that the door will refuse."""
-    is_known = name == "input" or name in schema["properties"]
-    if is_known and not _is_switch(schema, name):
+    if _is_known(schema, name) and not _is_switch(schema, name):
         flag = f"--{name.replace('_', '-')}"
-        raise InvalidInput(f"{flag} needs a value", hint=f"One that begins with -- is given as {flag}=VALUE.")
+        hint = f"One that begins with -- is given as {flag}=VALUE. If {flag} is a text itself, put -- before it."
+        raise InvalidInput(f"{flag} needs a value", hint=hint)
     return "true"
+
+
+def _is_known(schema: Mapping[str, Any], name: str) -> bool:
+    return name == "input" or name in schema["properties"]
+
+
+def _unknown_option(tool: Mapping[str, Any], option: str, place: str) -> InvalidInput:
+    """The failure for an option that the tool does not have, where its text could stand in this place."""
+    known = [f"--{name.replace('_', '-')}" for name in tool["input_schema"]["properties"]]
+    return InvalidInput(
+        f"unknown option '{option[:60]}'{did_you_mean(option, known, AT_THE_END)}",
+        hint=f"If it is the {place.upper()}, put -- before it. {usage(tool).splitlines()[0]}",
+    )
 
 
 def _whole_input(text: str) -> dict[str, Any]:

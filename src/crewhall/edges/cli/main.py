@@ -35,6 +35,7 @@ usage: crewhall [--home DIR] [--json] [--debug] <command> …
   selftest [--writers N] …       N writers (8) at once on a throw-away copy, --each times (50): is anything lost?
 
   <noun> <verb> …                any tool; `crewhall <noun>` lists the verbs, `--help` after one explains it
+  <noun> <verb> … -- TEXT        a text that begins with -- is no option after a -- of its own
 """
 FLAGS = {"--json": False, "--debug": False, "--help": False, "-h": False, "--version": False, "--home": True}
 
@@ -65,10 +66,12 @@ def run(words: list[str]) -> int:
 
 
 def split_flags(words: list[str]) -> tuple[dict[str, str], list[str]]:
-    """The flags that every command has, wherever they stand, and the other words."""
+    """The flags that every command has, wherever they stand before `--`, and the other words, `--` among them."""
     flags: dict[str, str] = {}
     rest: list[str] = []
     for word in read_words(words, lambda name, _: FLAGS.get(name, False)):
+        if word.is_text and "--" not in rest:
+            rest.append("--")
         if word.name not in FLAGS or (word.value is not None and not FLAGS[word.name]):
             rest.append(word.text)
         else:

@@ -4,6 +4,7 @@ import json
 import logging
 
 from crewhall.app import Tick
+from crewhall.config import Settings
 from crewhall.errors import Failure
 from crewhall.families.crew.delivery import deliver
 from crewhall.families.crew.family import crew
@@ -12,7 +13,7 @@ from crewhall.families.crew.model import InstanceRow
 from crewhall.families.crew.observation import end_text, end_time
 from crewhall.families.crew.rules import LIVE
 from crewhall.families.crew.run_directory import run_directory
-from crewhall.families.crew.site import is_running
+from crewhall.families.crew.site import is_running, left_program
 from crewhall.families.crew.steps import remove_instance_worktree
 
 WATCH_SECONDS = 2.0
@@ -28,12 +29,19 @@ def watch_instances(tick: Tick) -> None:
             continue
         if row["pid"] is None:
             alive += 1  # it is being started
-        elif is_running(row) and not run_directory(tick.settings, row["id"]).read("ended.json"):
+        elif _is_alive(tick.settings, row):
             tick.hub.presence.note_call(row["agent_id"], None)
             alive += 1
         else:
             note_end(tick, row)
     tick.hub.presence.instances = alive
+
+
+def _is_alive(settings: Settings, row: InstanceRow) -> bool:
+    """Whether its program lives, or is about to start."""
+    if is_running(row):
+        return not run_directory(settings, row["id"]).read("ended.json")
+    return left_program(settings, row) is not None
 
 
 def _rows(tick: Tick) -> list[InstanceRow]:

@@ -3,12 +3,13 @@
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 from crewhall.config import Settings
-from crewhall.errors import Failure, InvalidInput, InvalidState
+from crewhall.errors import Failure, InvalidInput, InvalidState, Unavailable
 from crewhall.families.crew import claude_code
 from crewhall.families.crew.model import InstanceRow
 from crewhall.families.crew.run_directory import RunDirectory, plainly, run_directory
@@ -27,8 +28,30 @@ PROMPT_BYTES = 200_000
 WORD_BYTES = 131_071  # Linux starts no program with a longer argument
 
 
+def refuse_missing_program(settings: Settings, name: str, *, resumes: bool = False) -> None:
+    """Raise Unavailable when a runtime's program is nowhere: not at its absolute path, nor in the PATH that it gets.
+
+    One whose place depends on the worktree is not looked for: the setup may make it.
+    """
+    runtime = runtime_named(settings, name)
+    program = runtime.chosen(resumes=resumes)[0]
+    path = {**program_environment(runtime.passes), **runtime.environment}.get("PATH", os.defpath)
+    is_absolute = os.path.isabs(program)
+    if "{" in program or (os.sep in program and not is_absolute):
+        return
+    if not is_absolute and not all(os.path.isabs(one) for one in path.split(os.pathsep)):
+        return
+    if shutil.which(program, path=path) is None:
+        raise Unavailable(
+            f"the runtime {name} needs {program}, which can't be found",
+            hint=f"Install it where the hub's PATH has it, or put its absolute path into [crew.runtimes.{name}] in "
+            "config.toml, as the first word of `command`.",
+        )
+
+
 def write_files(settings: Settings, row: InstanceRow, *, resumes: bool) -> str:
-    """Write everything that the launcher needs; the hash of the new token. Raises InvalidState, InvalidInput."""
+    """Write all that the launcher needs; the hash of the new token. Raises InvalidState, InvalidInput, Unavailable."""
+    refuse_missing_program(settings, row["runtime"], resumes=resumes)
     runtime = runtime_named(settings, row["runtime"])
     place = run_directory(settings, row["id"])
     place.make()

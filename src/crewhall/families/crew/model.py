@@ -19,6 +19,7 @@ DeliveredBy = Literal["hook", "paste", "inbox"]
 DifferenceName = Literal[
     "process_gone",
     "session_lost",
+    "launcher_lost",
     "interrupted",
     "worktree_gone",
     "branch_gone",

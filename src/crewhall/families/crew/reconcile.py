@@ -14,17 +14,17 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from crewhall.config import Settings
 from crewhall.errors import Failure
 from crewhall.families.crew.model import DifferenceName, InstanceRow
 from crewhall.families.crew.rules import ID_PATTERN, LIVE
 from crewhall.families.crew.run_directory import directories_below, run_directory
-from crewhall.families.crew.site import has_session, is_running, leader_of, tmux_of
+from crewhall.families.crew.site import has_session, is_cleared, is_running, leader_of, left_program, tmux_of
 from crewhall.outside.git import open_repository
 from crewhall.outside.launch_spec import LAUNCHER
-from crewhall.outside.processes import Marked, boot_id, is_alive, marked_by, trees
+from crewhall.outside.processes import Marked, ProcessId, boot_id, is_alive, marked_by, trees
 from crewhall.outside.tmux import Pane
 from crewhall.stop import Stop
 from crewhall.store.transaction import Row, Store
@@ -83,7 +83,7 @@ def find_differences(settings: Settings, store: Store, now: int, stop: Stop | No
     found += [_live_token(row) for row in tokens if row["id"] not in busy]
     found += _stray_sessions(settings, world, busy, row_of)
     found += _stray_directories(settings, world, busy, row_of)
-    found += _detached_processes(world, busy, row_of)
+    found += _detached_processes(settings, world, busy, row_of)
     return [*found, *(_unfinished_operation(one, now) for one in operations if now - one["created_at"] > SLOW_MS)]
 
 
@@ -92,7 +92,12 @@ def find_differences(settings: Settings, store: Store, now: int, stop: Stop | No
 
 def _of_processes(settings: Settings, world: World, rows: list[InstanceRow]) -> Iterator[Difference]:
     for row in rows:
-        if row["status"] not in LIVE or row["pid"] is None:
+        if row["pid"] is None:
+            continue
+        if program := left_program(settings, row):
+            yield _launcher_lost(row, program)
+            continue
+        if row["status"] not in LIVE:
             continue
         is_there = row["session"] in world.panes or has_session(settings, row)
         if is_running(row) and not is_there:
@@ -105,6 +110,12 @@ def _session_lost(row: InstanceRow) -> Difference:
     about = f"process {row['pid']} lives, and its tmux session {row['session']} is gone"
     action = "end what is left of its processes; it can then be restarted"
     return Difference("session_lost", row["id"], about, action, True, FIX, row)
+
+
+def _launcher_lost(row: InstanceRow, program: ProcessId) -> Difference:
+    about = f"it is {row['status']}, its launcher was killed, and its program {program.pid} lives on without a terminal"
+    action = "end the program and all below it; it can then be restarted"
+    return Difference("launcher_lost", row["id"], about, action, True, FIX, program)
 
 
 def _process_gone(row: InstanceRow) -> Difference:
@@ -129,7 +140,7 @@ def _restart(row: InstanceRow) -> str:
 
 def _of_repositories(settings: Settings, rows: list[InstanceRow], stop: Stop | None) -> Iterator[Difference]:
     """Worktrees and branches that are gone; each repository is opened once."""
-    wanted = [row for row in rows if row["pid"] is not None and not _is_cleared(settings, row)]
+    wanted = [row for row in rows if row["pid"] is not None and not is_cleared(settings, row)]
     for path in sorted({row["repository_path"] for row in wanted}):
         own = [row for row in wanted if row["repository_path"] == path]
         try:
@@ -145,16 +156,6 @@ def _of_repositories(settings: Settings, rows: list[InstanceRow], stop: Stop | N
                 yield _worktree_gone(row)
             elif f"refs/heads/{row['branch']}" not in listed:
                 yield _branch_gone(row)
-
-
-def _is_cleared(settings: Settings, row: InstanceRow) -> bool:
-    """Whether it has no worktree any more: it is over, or it is a terminated one that the hall ended, as reviewers are.
-
-    What the hall ends loses its run directory last; what a person stops keeps it.
-    """
-    if row["status"] == "terminated":
-        return not run_directory(settings, row["id"]).path.exists()
-    return row["status"] in ("abandoned", "pr_merged")
 
 
 def _worktree_gone(row: InstanceRow) -> Difference:
@@ -227,14 +228,20 @@ def _changed_at(path: Path) -> int | None:
         return None
 
 
-def _detached_processes(world: World, busy: set[str], row_of: Callable[[str], Row | None]) -> Iterator[Difference]:
-    """Processes that an instance started and that are below no session of its own: listed, never ended."""
-    rows = {instance_id: row_of(instance_id) for instance_id in world.marked}
-    leaders = {instance_id: leader_of(row) if row else None for instance_id, row in rows.items()}  # type: ignore[arg-type]
-    below = trees(leader for leader in leaders.values() if leader)
+def _detached_processes(
+    settings: Settings, world: World, busy: set[str], row_of: Callable[[str], Row | None]
+) -> Iterator[Difference]:
+    """Processes that an instance started and that are below neither its session's leader nor its program.
+
+    They are listed, never ended.
+    """
+    rows = {instance_id: cast(InstanceRow | None, row_of(instance_id)) for instance_id in world.marked}
+    leaders = {instance_id: leader_of(row) if row else None for instance_id, row in rows.items()}
+    programs = {instance_id: left_program(settings, row) if row else None for instance_id, row in rows.items()}
+    below = trees(root for root in (*leaders.values(), *programs.values()) if root)
     for instance_id, marked in world.marked.items():
         leader, pane = leaders[instance_id], world.panes.get(instance_id)
-        own = {one.pid for one in below[leader]} if leader else set()
+        own = {one.pid for root in (leader, programs[instance_id]) if root for one in below[root]}
         if instance_id in busy or (leader is None and pane is not None and not pane.is_dead):
             continue
         for one in marked:

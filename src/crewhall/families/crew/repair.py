@@ -2,6 +2,7 @@
 The fixes for differences that reconcile.py finds. Each looks again before it acts, and raises Failure.
 
     session_lost     end the tree of the recorded process         stray_session    end its tree, then the session
+    launcher_lost    end the program's tree
     stale_worktree   save and remove the worktree                 stray_directory  delete it
     worktree_gone    make it again from its branch                branch_gone      make it at the worktree's last commit
     live_token       revoke it                                    others           for a person, or for nobody
@@ -18,7 +19,7 @@ from crewhall.errors import InvalidState
 from crewhall.families.crew.model import InstanceRow
 from crewhall.families.crew.reconcile import OVER, Difference
 from crewhall.families.crew.run_directory import run_directory
-from crewhall.families.crew.site import leader_of, tmux_of
+from crewhall.families.crew.site import leader_of, left_program, tmux_of
 from crewhall.families.crew.steps import bring_back_worktree, remove_instance_worktree
 from crewhall.outside.git import open_repository
 from crewhall.outside.processes import end_tree, identify
@@ -63,6 +64,14 @@ def _end_lost(repair: Repair, one: Difference) -> None:
         _idle_row(tx, one)
     if leader is not None:
         end_tree(leader, stop=repair.stop)  # this very process: a restart's new one is another
+
+
+def _end_program(repair: Repair, one: Difference) -> None:
+    with repair.begin() as tx:
+        row = _idle_row(tx, one)
+    if row is None or left_program(repair.settings, row) != one.target:  # it has ended, or was restarted
+        raise _change_failure(one)
+    end_tree(one.target, stop=repair.stop)
 
 
 def _end_stray(repair: Repair, one: Difference) -> None:
@@ -147,6 +156,7 @@ def _change_failure(one: Difference) -> InvalidState:
 
 FIXES: dict[str, Callable[[Repair, Difference], None]] = {
     "session_lost": _end_lost,
+    "launcher_lost": _end_program,
     "stray_session": _end_stray,
     "stray_directory": _remove_directory,
     "stale_worktree": _remove_worktree,

@@ -6,7 +6,7 @@ from crewhall.families.crew.model import InstanceRow
 from crewhall.families.crew.observation import Observation, by_state_file, end_text, end_time, ended_observation
 from crewhall.families.crew.run_directory import run_directory
 from crewhall.families.crew.runtimes import runtime_named
-from crewhall.families.crew.site import Terminals, is_running
+from crewhall.families.crew.site import Terminals, is_running, left_program
 from crewhall.outside.tmux import Pane
 
 
@@ -16,16 +16,22 @@ def observe(settings: Settings, row: InstanceRow, now: int, terminals: Terminals
         return Observation("elsewhere", f"it is on node {row['node']}; last seen", "database", row["last_activity_at"])
     if row["ended_how"] is not None:
         return ended_observation(row)
-    place = run_directory(settings, row["id"])
     if row["pid"] is None:
         return Observation("starting", "its session is being made, since", "database", row["created_at"])
-    ended = place.read("ended.json")
+    return _observe_session(settings, row, now, terminals)
+
+
+def _observe_session(settings: Settings, row: InstanceRow, now: int, terminals: Terminals) -> Observation:
+    place = run_directory(settings, row["id"])
+    started, ended = place.read("started.json"), place.read("ended.json")
+    if program := left_program(settings, row):
+        evidence = f"its launcher was killed, and its program {program.pid} lives on without a terminal; it started"
+        return Observation("alive", evidence, "process", _start(started))
     if ended or not is_running(row):
         at = end_time(ended)
         return Observation(
             "ended", f"gone: {end_text(ended)}{',' if at else ''}", "launcher" if ended else "process", at
         )
-    started = place.read("started.json")
     if not started:
         return Observation("starting", "its program has not started yet; session made", "launcher", row["created_at"])
     told = None
@@ -38,5 +44,9 @@ def _alive(started: dict[str, object], pane: Pane | None) -> Observation:
     lives = "its process lives and reports no state;"
     if pane is not None:
         return Observation("alive", f"{lives} its terminal last changed", "terminal", pane.changed_at)
+    return Observation("alive", f"{lives} it started", "process", _start(started))
+
+
+def _start(started: dict[str, object]) -> int | None:
     at = started.get("at")
-    return Observation("alive", f"{lives} it started", "process", at if isinstance(at, int) else None)
+    return at if isinstance(at, int) else None

@@ -3,7 +3,7 @@ The operations on an instance: their steps, how each is done, and how it is undo
 
     start    worktree ─▶ files ─▶ session ─▶ program      once the session is recorded, the start is finished
     restart  worktree ─▶ files ─▶ session ─▶ program
-    stop     session ends                                 what has ended can't be undone
+    stop     session ends                                 finished once it has begun: its program may be ending
     abandon  session ends ─▶ worktree goes ─▶ files go
     end      the same, left to a chore: the instance's own call is answered first
 
@@ -36,7 +36,7 @@ from crewhall.families.crew.instance_rows import (
 from crewhall.families.crew.launch import write_files
 from crewhall.families.crew.model import InstanceRow, Status
 from crewhall.families.crew.run_directory import run_directory
-from crewhall.families.crew.site import end_session, is_running, tmux_of
+from crewhall.families.crew.site import end_processes, end_session, is_running, tmux_of
 from crewhall.identity import new_id
 from crewhall.journal import BEGUN, Happened, Journal, Operation, Step
 from crewhall.outside.git import GitRepository, open_repository
@@ -75,10 +75,15 @@ def instance_row(operation: Change) -> InstanceRow:
 
 def _make_worktree(world: NodeWorld, operation: Change) -> None:
     row = instance_row(operation)
-    if operation.kind is not RESTARTING:
-        repo, base = open_repository(row["repository_path"], world.stop), operation.data.get("base", row["base_branch"])
-        add_worktree(repo, row["worktree"], row["branch"], base, may_be_ours=True)
-    elif not os.path.isdir(row["worktree"]):
+    repo, base = open_repository(row["repository_path"], world.stop), operation.data.get("base", row["base_branch"])
+    add_worktree(repo, row["worktree"], row["branch"], base, may_be_ours=True)
+
+
+def _clear_worktree(world: NodeWorld, operation: Change) -> None:
+    """A worktree for a restart: nothing of the run before works in it, and it is there."""
+    row = instance_row(operation)
+    end_processes(world.settings, row, world.stop)
+    if not os.path.isdir(row["worktree"]):
         bring_back_worktree(row, world.stop)
 
 
@@ -237,7 +242,7 @@ STARTING = crew.operation(
 RESTARTING = crew.operation(
     "instance_restart",
     steps=(
-        Step("worktree", _make_worktree, _undo_nothing),
+        Step("worktree", _clear_worktree, _undo_nothing),
         Step("files", _write_files, _undo_nothing, note_token),
         Step("session", _start_session, _end_new_session, note_process),
         Step("program", _release, _undo_nothing, note_restarted),
@@ -247,7 +252,7 @@ RESTARTING = crew.operation(
     **COMMON,
 )
 STOPPING = crew.operation(
-    "instance_stop", steps=(Step("session", _end_session, _refuse_resurrection, note_stopped),), **COMMON
+    "instance_stop", steps=(Step("session", _end_session, _undo_nothing, note_stopped),), keeps=BEGUN, **COMMON
 )
 _END_STEPS = (
     Step("session", _end_session, _refuse_resurrection, note_gone),

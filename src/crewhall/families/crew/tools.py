@@ -29,6 +29,7 @@ from crewhall.families.crew.changes import (
 from crewhall.families.crew.delivery import has_inbox_only, queue_message
 from crewhall.families.crew.family import crew
 from crewhall.families.crew.instance_rows import locked_row
+from crewhall.families.crew.launch import refuse_missing_program
 from crewhall.families.crew.model import (
     DeliveredBy,
     Instance,
@@ -45,8 +46,7 @@ from crewhall.families.crew.model import (
 from crewhall.families.crew.observation import to_state
 from crewhall.families.crew.rules import LIVE, NEXT, refuse_busy, refuse_status, stem_for
 from crewhall.families.crew.run_directory import run_directory
-from crewhall.families.crew.runtimes import runtime_named
-from crewhall.families.crew.site import Terminals, attach_command, refuse_elsewhere, tmux_of
+from crewhall.families.crew.site import Terminals, attach_command, left_program, refuse_done, refuse_elsewhere, tmux_of
 from crewhall.families.crew.state import observe
 from crewhall.families.crew.steps import (
     ABANDONING,
@@ -95,7 +95,7 @@ def instance_start(
     """
     refuse_unproven(call)
     refuse_missing("tmux", "an instance")
-    runtime_named(call.settings, runtime)
+    refuse_missing_program(call.settings, runtime)
     path = _repository_path(call, repository_path)
     repo = open_repository(path, call.stop)
     base = choose_base(repo, path, base_branch)
@@ -147,6 +147,8 @@ def _begin_change(
         row = locked_row(tx, instance_id)
         refuse_busy(instance_id, [one["kind"] for one in tx.all("operations_on", subject=instance_id)])
         refuse_status(instance_id, row["status"], allowed, doing)
+        if kind is RESTARTING:
+            refuse_done(call.settings, row)
         return begin(call, tx, kind, row), row
 
 
@@ -172,16 +174,25 @@ def instance_stop(call: Call, id: InstanceId) -> InstanceChanged:
 def instance_restart(call: Call, id: InstanceId) -> InstanceChanged:
     """Start an instance's program again in its worktree, in the same conversation where its runtime can.
 
-    Works on one that was stopped, whose pull request was closed, or whose process is gone.
+    Works on one that was stopped, whose pull request was closed, or whose process is gone. One that is done, such as a
+    reviewer after its feedback, is refused.
     """
     row = find_instance(call, id)
     refuse_elsewhere(call.settings, row)
     refuse_missing("tmux", "an instance")
-    is_gone = row["status"] in LIVE and observe(call.settings, row, call.now, Terminals(call.settings)).name == "ended"
+    refuse_missing_program(call.settings, row["runtime"], resumes=True)
+    is_gone = row["status"] in LIVE and _has_ended(call, row)
     allowed = ("terminated", "pr_closed", *((row["status"],) if is_gone else ()))
     operation, _ = _begin_change(call, RESTARTING, id, allowed, "restarted")
     carry_out(call, operation)
     return _change_result(call, id)
+
+
+def _has_ended(call: Call, row: InstanceRow) -> bool:
+    """Whether its process or its launcher is gone; a program that outlived its launcher is out of reach."""
+    if left_program(call.settings, row) is not None:
+        return True
+    return observe(call.settings, row, call.now, Terminals(call.settings)).name == "ended"
 
 
 @crew.tool(

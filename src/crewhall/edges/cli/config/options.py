@@ -85,7 +85,7 @@ def _split(rest: list[str]) -> tuple[dict[str, str], set[str]]:
     options: dict[str, str] = {}
     switches: set[str] = set()
     for word in read_words(rest, lambda name, following: name in VALUES and not following.startswith("--")):
-        if word.text in SWITCHES:
+        if word.text in SWITCHES and word.is_option:
             switches.add(word.text)
         elif word.name not in VALUES:
             meant = did_you_mean(word.name, (*SWITCHES, *VALUES), ", did you mean {}?")

@@ -108,7 +108,10 @@ UPDATE agent SET bridge = NULL WHERE id = :id;
 
 -- name: agent_here
 -- An agent is here until a time at least.
-UPDATE agent SET lease_until = :until, disconnected_since = NULL, status = :status WHERE id = :id;
+UPDATE agent
+   SET lease_until = CASE WHEN lease_until > :until THEN lease_until ELSE :until END, disconnected_since = NULL,
+       status = :status
+ WHERE id = :id;
 
 -- name: agents_lapsed
 -- Agents whose lease is over, and over for a whole lease since the asking hub is awake, or who are gone and hold a task.
