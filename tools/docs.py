@@ -111,6 +111,10 @@ _RESOURCES = """\
 Over MCP, what these tools read is there by an address too: `resources/read` gives the tool's result as JSON text, with
 the same permissions and the same row in the call log. An address with `{words}` is a template; they are the tool's
 arguments, percent-encoded. A refusal is a protocol error, with the body in its `data`.
+
+`subscriptions/listen` tells of changes at these addresses; the acknowledgement lists those of which it will. A task's
+context and a page of events after a cursor are not among them: listen to the workflow, or to `crewhall://events`. The
+lists of tools, resources and prompts don't change while a hub runs, so it announces no changes of them.
 """
 
 

@@ -211,7 +211,7 @@ SETTINGS = (
     Setting("review.timeout_hours", 24.0, "A review that takes longer is ended.", hours, is_live=True),
     Setting("workspace.serve", False, "Serve the worktrees of claims to MCP clients, each on a port.", switch),
     Setting("project.port", 3000, "First port for the servers of open worktrees; taken ones are skipped.", port),
-    Setting("project.file_bytes", 256 * 1024, "Largest file, or part of one, that read_file gives.", count),
+    Setting("project.file_bytes", 256 * 1024, "Largest file, or part of one, that read_file reads at once.", count),
     Setting("project.allow", (), "Names that look secret and may be read all the same, such as .env.example.", words),
     Setting("project.just_seconds", 240.0, "Time limit of a `just` recipe; tool.timeout is to be longer.", seconds),
     Setting("project.just_bytes", 100_000, "Output of a recipe that is given; more is cut in the middle.", count),

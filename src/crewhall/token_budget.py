@@ -15,6 +15,7 @@ from typing import Any
 
 from crewhall.outside.tokens import count, measure
 
+MOST = 20_000  # tokens of any answer
 LETTERS = 12  # at the most for a token: only blanks and rules have more, and they are not worth more
 SLACK, JOINTS = 5, 4  # in a hundred, and in a short text, that `measure` may find too many
 DEPTH = 4  # levels of an object that are cut; what lies deeper is kept whole or left out
@@ -55,6 +56,11 @@ def fits(value: Any, most: int) -> bool:
     return letters == len(text) and count(text) <= most
 
 
+def room_beside(others: Mapping[str, Any]) -> int:
+    """The tokens that an answer with these fields has left for one more, whose value is empty there."""
+    return MOST - cost(others) - JOINTS
+
+
 def shares(wants: Mapping[str, int], weights: Mapping[str, int], total: int) -> dict[str, int]:
     """What each gets of the total: no more than it wants, and by weight where there is not enough."""
     given = dict.fromkeys(wants, 0)
@@ -77,8 +83,13 @@ def fit_text(text: str, most: int) -> str:
     """As much of a text's beginning as fits in so many tokens, up to the end of a sentence, or of a word."""
     if _is_short(text, most) or want(text, most + 2) <= most + 2:  # the quotes are not the text's
         return text
+    return _whole_sentences(fit_letters(text, most))
+
+
+def fit_letters(text: str, most: int) -> str:
+    """As many letters of a text's beginning as fit in so many tokens."""
     told = json.dumps(text[: max(0, most) * LETTERS], ensure_ascii=False)[1:-1]
-    return _whole_sentences(_whole_letters(told[: measure(told, most)[0]]))
+    return _whole_letters(told[: measure(told, most)[0]])
 
 
 def _is_short(text: str, most: int) -> bool:

@@ -20,6 +20,29 @@ MODERN = ERAS[0]
 ROUTES: list[tuple[str, dict[str, str]]] = [(LIST, JSON), *(("/mcp", mcp_headers(version)) for version in ERAS)]
 
 
+MISSING = object()
+ENVELOPES: list[tuple[dict[str, Any], int | None, str]] = [
+    ({"jsonrpc": MISSING}, 7, 'The message lacks "jsonrpc": "2.0".'),
+    ({"jsonrpc": "1.0"}, 7, 'The message lacks "jsonrpc": "2.0".'),
+    ({"jsonrpc": MISSING, "id": MISSING}, None, 'The message lacks "jsonrpc": "2.0".'),
+    ({"id": MISSING}, None, 'The request lacks an "id".'),
+    ({"id": None}, None, '"id" is neither a text nor a whole number.'),
+    ({"id": 1.5}, None, '"id" is neither a text nor a whole number.'),
+    ({"method": MISSING}, 7, 'The message has no "method", "result" or "error" that can be read.'),
+    ({"method": 3}, 7, '"method" is no text.'),
+    ({"params": [1]}, 7, '"params" is no object.'),
+]
+
+
+def refused_envelope(url: str, change: dict[str, Any], id: int | None, words: str, version: str) -> None:
+    """A request that is changed so is refused as no message, with a sentence about it and nothing else."""
+    message = {"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": mcp_params(version)} | change
+    sent = {name: value for name, value in message.items() if value is not MISSING}
+    answer = http.post(url, json=sent, headers=mcp_headers(version, "tools/list"))
+    error = {"code": -32600, "message": f"{words} Send one JSON-RPC 2.0 message by each POST."}
+    assert (answer.status_code, answer.json()) == (400, {"jsonrpc": "2.0", "id": id, "error": error})
+
+
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """The hub of all these tests, none of which changes anything: it goes on answering after the last one too."""
@@ -153,9 +176,19 @@ def test_ten_thousand_wrong_items_get_a_short_answer(live: Live) -> None:
 
 @pytest.mark.parametrize(("body", "code"), [(b"{", -32700), (b"", -32700), (b"[]", -32600), (b'"x"', -32600)])
 def test_what_is_no_message_is_a_protocol_error(live: Live, body: bytes, code: int) -> None:
-    answer = post(live, "/mcp", body, mcp_headers(MODERN))
-    assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
-    assert post(live, "/mcp", body, mcp_headers(ERAS[1])).status_code == 400
+    for version in ERAS:
+        answer = post(live, "/mcp", body, mcp_headers(version))
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
+    assert_alive(live)
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/work"])
+@pytest.mark.parametrize("version", ERAS)
+@pytest.mark.parametrize(("change", "id", "words"), ENVELOPES)
+def test_a_message_that_is_no_json_rpc_is_told_what_it_lacks(
+    live: Live, change: dict[str, Any], id: int | None, words: str, version: str, path: str
+) -> None:
+    refused_envelope(live.url + path, change, id, words, version)
     assert_alive(live)
 
 

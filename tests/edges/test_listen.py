@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import httpx2
 
@@ -11,6 +12,7 @@ from tests.edges.forked_bridge import ForkedBridge
 from tests.edges.interfaces import META, MODERN
 from tests.edges.raw_http import mcp_headers
 from tests.edges.stdio import hall_of
+from tests.families.work.workflows import plan_workflow, register, task
 
 Serve = Callable[..., Live]
 WANTED = {"resourceSubscriptions": ["crewhall://agents", "crewhall://events"]}
@@ -78,3 +80,58 @@ def test_over_http_the_answer_is_the_stream_and_a_stopping_hub_ends_it(serve: Se
         assert {next(datas)["params"]["uri"], next(datas)["params"]["uri"]} == set(WANTED["resourceSubscriptions"])
         live.stop()
         assert next(datas)["id"] == 5, "the answer that says that it has ended"
+
+
+def listen(live: Live, *addresses: str, **more: bool) -> ForkedBridge:
+    """A client that listens to these, and has the acknowledgement."""
+    client = ForkedBridge(live.hub.settings.home, **hall_of(live))
+    client.send("subscriptions/listen", notifications={"resourceSubscriptions": list(addresses)} | more)
+    eventually(lambda: client.notices)
+    return client
+
+
+def test_inboxes_lists_of_a_workflow_and_its_progress_are_told_and_no_others(serve: Serve) -> None:
+    live = serve()
+
+    def ask(tool: str, /, **given: Any) -> Any:
+        return live.hub.call(tool, given, OPERATOR)
+
+    ada, bob = register(ask, "ada"), register(ask, "bob")
+    (one, ours), (_, others) = plan_workflow(ask, task("a")), plan_workflow(ask, task("b"), name="other")
+    inbox, checkpoints = f"crewhall://agents/{ada}/inbox", f"crewhall://tasks/{ours['a']}/checkpoints"
+    of_workflow = {f"crewhall://workflows/{one}{part}" for part in ("", "/tasks", "/progress", "/summary")}
+    client = listen(live, inbox, checkpoints, *of_workflow)
+
+    def assert_told(expected: set[str], tool: str, /, **given: Any) -> None:
+        """What a call makes the client hear, after calls about others of which it hears nothing."""
+        before = len(client.notices)
+        ask("message_send", sender_id=ada, recipient_id=bob, message_type="notification", body="for bob")
+        ask("checkpoint_add", task_id=others["b"], type="decision", summary="of another workflow")
+        ask(tool, **given)
+        eventually(lambda: {notice["params"]["uri"] for notice in client.notices[before:]} >= expected)
+        assert {notice["params"]["uri"] for notice in client.notices[before:]} == expected
+
+    letter = {"message_type": "notification", "body": "x"}
+    assert_told({inbox}, "message_send", sender_id=bob, recipient_id=ada, **letter)
+    assert_told({inbox}, "message_broadcast", sender_id=bob, **letter)
+    unread = [message["id"] for message in ask("message_list", agent_id=ada)["messages"]]
+    assert_told({inbox}, "message_mark_read", message_ids=unread)
+    assert_told({checkpoints, *of_workflow}, "task_claim", task_id=ours["a"], agent_id=ada)
+    whole = {f"crewhall://workflows/{one}", f"crewhall://workflows/{one}/summary"}
+    whole |= {checkpoints, f"crewhall://workflows/{one}/progress"}
+    assert_told(whole, "checkpoint_add", task_id=ours["a"], type="decision", summary="so be it")
+    assert_told(of_workflow, "workflow_update_status", id=one, status="paused")
+    client.close()
+
+
+def test_what_is_never_told_is_not_acknowledged_and_no_list_is_said_to_change(serve: Serve) -> None:
+    live = serve()
+    asked = ("crewhall://tasks/tk_1/context", "crewhall://events/7", "crewhall://nowhere", "crewhall://agents")
+    changes = dict.fromkeys(("toolsListChanged", "promptsListChanged", "resourcesListChanged"), True)
+    client = listen(live, *asked, **changes)
+    assert client.notices[0]["params"]["notifications"] == {"resourceSubscriptions": ["crewhall://agents"]}
+    client.close()
+    message = {"jsonrpc": "2.0", "id": 5, "method": "server/discover", "params": {"_meta": META}}
+    answer = httpx2.post(f"{live.url}/mcp", json=message, headers=mcp_headers(MODERN, "server/discover"), timeout=30)
+    found = json.loads(answer.text.partition("data: ")[2] or answer.text)["result"]["capabilities"]
+    assert found["resources"]["subscribe"] is True and "listChanged" not in json.dumps(found)

@@ -12,7 +12,7 @@ from mcp_types import PromptReference
 
 from crewhall.app import Call
 from crewhall.declaration import Suggest
-from crewhall.edges.mcp.resources import addresses
+from crewhall.edges.mcp.resources import addresses, is_told
 from crewhall.errors import InvalidState
 from crewhall.families.all import registry
 from crewhall.families.work.family import work
@@ -332,6 +332,29 @@ def test_an_event_touches_its_nouns_resources_its_subject_and_the_log(
     what: str, subject: str, touched: set[str]
 ) -> None:
     assert addresses(registry(), what, subject) == touched
+
+
+def at(*places: str) -> set[str]:
+    return {f"crewhall://{place}" for place in (*places, "events")}
+
+
+WORKFLOW = ("workflows", "workflows/w", "workflows/w/summary", "workflows/w/tasks", "workflows/w/progress")
+OWNED = [
+    ("message.sent", "m", ("a", "b"), at("agents/a/inbox", "agents/b/inbox")),
+    ("task.claimed", "t", ("w",), at(*WORKFLOW, "tasks/t", "tasks/t/checkpoints", "workflows/w/workspaces")),
+    ("checkpoint.added", "t", ("w",), at("workflows", "workflows/w", "workflows/w/summary", "tasks/t/checkpoints")),
+    ("workflow.updated", "w", (), at(*WORKFLOW, "workflows/w/workspaces")),
+    ("review.feedback", "i", (), at("instances", "instances/i")),
+]
+
+
+@pytest.mark.parametrize(("what", "subject", "owners", "touched"), OWNED)
+def test_an_event_touches_what_its_owners_show(
+    what: str, subject: str, owners: tuple[str, ...], touched: set[str]
+) -> None:
+    found = addresses(registry(), what, subject, owners)
+    assert touched <= found and len(found - touched) <= 2, found - touched
+    assert all(is_told(registry(), uri) for uri in found)
 
 
 # Prompts

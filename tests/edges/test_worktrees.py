@@ -21,18 +21,20 @@ from mcp.client.streamable_http import streamable_http_client
 from crewhall.app import Call, Origin
 from crewhall.edges.worktree import server
 from crewhall.errors import Failure
-from crewhall.families.project.open_worktrees import LISTENER
+from crewhall.families.project.open_worktrees import LISTENER, open_worktree
 from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR
 from crewhall.store import calls
+from crewhall.store.transaction import Work
 from crewhall.tool import Family, Registry
 from tests.conftest import Agent, Live, eventually
 from tests.edges.conftest import SharedHubs
 from tests.edges.interfaces import MODERN
 from tests.edges.program import Program, Up
 from tests.edges.program import ask as ask_up
-from tests.edges.raw_http import http, mcp_headers, mcp_params
+from tests.edges.raw_http import ERAS, http, mcp_headers, mcp_params
 from tests.edges.sse import Sse
+from tests.edges.test_bodies import ENVELOPES, refused_envelope
 from tests.outside.repos import git, make_repository
 
 SEED_TOOLS = {"read_file", "list_directory", "get_project_context", "run_just_task"}
@@ -182,18 +184,46 @@ def test_ports_that_others_have_are_passed_over_on_either_address(
 
 
 @sqlite
-def test_a_directory_in_a_repository_means_its_working_tree(start: Callable[..., Live], tmp_path: Path) -> None:
+def test_a_client_in_a_repository_means_its_working_tree(start: Callable[..., Live], tmp_path: Path) -> None:
     repo = make_repository(tmp_path / "repo")
     inside = Path(repo.root, "src/deep")
     inside.mkdir(parents=True)
     linked = tmp_path / "linked"
     git(repo.root, "worktree", "add", "-q", str(linked))
     live = start()
-    assert opened(live, inside)["path"] == repo.root
     assert opened(live, linked)["path"] == str(linked.resolve())
     here = live.hub.call("worktree_open", {}, OPERATOR, edge="rest", origin=Origin(str(inside)))
     assert here["path"] == repo.root and ask(live, "worktree_list")["total"] == 2
     assert live.hub.call("worktree_get", {"path": "."}, OPERATOR, edge="rest", origin=Origin(str(inside))) == here
+
+
+def test_a_part_of_a_worktree_is_not_opened_and_the_refusal_names_the_whole(
+    start: Callable[..., Live], tmp_path: Path
+) -> None:
+    repo = make_repository(tmp_path / "repo")
+    part = Path(repo.root, "pkg")
+    part.mkdir()
+    (tmp_path / "link").symlink_to(part)
+    live = start()
+    for path in (part, tmp_path / "link"):
+        answer = http.post(f"{live.url}/api/v1/worktree/open", json={"path": str(path)})
+        assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_INPUT")
+        assert f"{part} is a part of the worktree {repo.root}" in answer.json()["message"]
+        assert f"Name {repo.root} " in answer.json()["hint"]
+    with pytest.raises(Failure, match="is a part of"):
+        live.hub.call("worktree_open", {"path": "."}, OPERATOR, edge="rest", origin=Origin(str(part)))
+    assert ask(live, "worktree_list")["total"] == 0
+    assert opened(live, Path(repo.root))["mcp"]["server_running"]
+    with pytest.raises(Failure, match="is a part of"):
+        opened(live, part)
+
+
+def test_the_command_says_that_all_would_be_served_before_it_opens_anything(tmp_path: Path) -> None:
+    repo, program = make_repository(tmp_path / "repo"), Program(tmp_path / "home")
+    Path(repo.root, "pkg").mkdir()
+    refused = program.run("worktree", "open", f"{repo.root}/pkg")
+    assert refused.code == 2 and f"is a part of the worktree {repo.root}" in refused.err, refused
+    assert json.loads(program.run("--json", "worktree", "list").out)["total"] == 0
 
 
 def standing(port: int) -> Iterator[None]:
@@ -306,6 +336,25 @@ def test_the_state_is_the_seeds_and_its_results_fit_their_schemas(
         jsonschema_rs.validate(live.hub.registry.find(name).output_schema, ask(live, name, **arguments))
 
 
+def test_a_server_that_listens_shows_its_port_before_the_hall_has_noted_it(
+    start: Callable[..., Live], trees: list[Path], first_port: int
+) -> None:
+    live = start()
+    servers = live.hub.state(LISTENER).servers
+    assert servers is not None
+    with live.hub.store.write(Work("test", None, 1)) as tx:
+        row = open_worktree(tx, live.hub.settings.node, str(trees[0]), 1)
+    state = {"server_running": True, "port": first_port, "connected_clients": 0, "last_error": None}
+    with live.hub.store.write(Work("test", None, 2)) as tx:
+        tx.run("worktree_served", id=row["id"], port=None, is_served=0, last_error=None, now=2)  # the row is ours now
+        servers.nudge()
+        eventually(lambda: ask(live, "worktree_get", id=row["id"])["mcp"]["server_running"])
+        shown = http.get(f"{live.url}/api/v1/worktree/get?id={row['id']}").json()
+    assert {name: shown["mcp"][name] for name in state} == state and str(first_port) in shown["url"]
+    servers.settle()
+    assert events(live)[-1] == ("worktree.served", None, str(first_port))
+
+
 @sqlite
 def test_twenty_clients_at_once_are_served_and_counted(start: Callable[..., Live], trees: list[Path]) -> None:
     live = start()
@@ -349,6 +398,24 @@ def test_who_is_not_let_in_is_no_client_and_an_old_one_is(start: Callable[..., L
     old.close()
 
 
+@sqlite
+def test_a_client_of_2024_counts_by_its_stream_whatever_connections_its_messages_take(
+    start: Callable[..., Live], trees: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = start()
+    port = port_of(live, trees[0])
+    silent = Sse(live, at=port, path="/mcp", open_session=False)
+    old = [Sse(live, at=port, path="/mcp") for _ in range(4)]  # their messages go by one connection
+    assert old[0].post({"jsonrpc": "2.0", "id": 9, "method": "ping"}, Connection="close").status_code == 202
+    assert opened(live, trees[0])["mcp"]["connected_clients"] == 4, "and one that asks nothing is none"
+    assert read(port, "name.txt")["content"] == "tree0\n"
+    assert http.get(f"{live.url}/api/v1/worktree/list").json()["worktrees"][0]["mcp"]["connected_clients"] == 5
+    for one in (silent, *old):
+        one.close()
+    monkeypatch.setattr(server, "MINUTE", 0.0)
+    eventually(lambda: opened(live, trees[0])["mcp"]["connected_clients"] <= 1)  # the reader's connection may stay
+
+
 # What a worktree's server is, and is not
 
 
@@ -360,6 +427,14 @@ def test_a_worktrees_server_knows_its_four_tools_and_nothing_of_the_hall(open_po
     assert rpc(open_port, "resources/list", version)["result"]["resources"] == []
     assert rpc(open_port, "prompts/list", version)["result"]["prompts"] == []
     assert "error" in rpc(open_port, "resources/read", version, uri="crewhall://agents")
+
+
+@pytest.mark.parametrize("version", ERAS)
+@pytest.mark.parametrize(("change", "id", "words"), ENVELOPES)
+def test_a_message_that_is_no_json_rpc_is_told_what_it_lacks(
+    open_port: int, change: dict[str, Any], id: int | None, words: str, version: str
+) -> None:
+    refused_envelope(f"http://localhost:{open_port}/mcp", change, id, words, version)
 
 
 @sqlite

@@ -68,3 +68,11 @@ SELECT number FROM migration ORDER BY number;
 -- name: migration_note
 -- Record a schema step.
 INSERT INTO migration (number, name, applied_at) VALUES (:number, :name, :now);
+
+-- name: event_owners
+-- The workflows of the tasks and workspaces that events are about, and the recipients of their threads.
+SELECT id AS subject, workflow_id AS owner FROM task WHERE id IN {each:ids}
+ UNION ALL
+SELECT id, workflow_id FROM workspace WHERE id IN {each:ids} AND workflow_id IS NOT NULL
+ UNION ALL
+SELECT DISTINCT thread_id, recipient_id FROM message WHERE thread_id IN {each:ids};

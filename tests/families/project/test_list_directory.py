@@ -14,6 +14,7 @@ from crewhall.app import Hub, Origin
 from crewhall.errors import Forbidden, InvalidInput, NotFound, PathOutsideRoot
 from crewhall.identity import OPERATOR
 from crewhall.outside.repository_paths import identity_of
+from crewhall.token_budget import cost
 from tests.outside.test_files import quick_place
 
 pytestmark = [pytest.mark.parametrize("database", ["sqlite"], indirect=True), pytest.mark.slow]
@@ -122,6 +123,21 @@ def entries(ask: List, path: str, **more: Any) -> Iterator[dict[str, Any]]:
         page = ask(path, offset=offset, **more)
         yield from page["entries"]
         offset = page["next_offset"]
+
+
+@pytest.mark.parametrize("name", ["{:05}", "\u9f98\U0001f408{}", "q7-Zk_x9{}.Vw3-pL0" * 6, "\x01\x02{}\x7f"])
+def test_no_page_has_more_than_20_000_tokens_and_all_pages_are_the_directory(
+    lister: Callable[[Path], List], tmp_path: Path, name: str
+) -> None:
+    root = tmp_path / "many"
+    names = sorted(name.format(*[number] * 6) for number in range(2500))
+    write(root, *names)
+    ask, found, offset, pages = lister(root), list[str](), 0, 0
+    while offset is not None:
+        page = ask(offset=offset, limit=5000)
+        assert cost(page) <= 20_000 and page["entries"] and page["total"] == 2500
+        found, offset, pages = found + [entry["name"] for entry in page["entries"]], page["next_offset"], pages + 1
+    assert found == names and pages > 1
 
 
 def walk(ask: List, root: Path, path: str = ".") -> Iterator[str]:

@@ -14,6 +14,7 @@ from crewhall.errors import Failure, Forbidden, InvalidInput, LimitExceeded, Pat
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
 from crewhall.outside.repository_paths import identity_of
+from crewhall.token_budget import cost
 from tests.outside.test_files_races import keep_swapping
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -53,6 +54,7 @@ def test_a_file_comes_with_its_numbers_to_the_byte(read: Read) -> None:
         "offset": 0,
         "content": "one\r\ntwo\n\nfour",
         "next_offset": None,
+        "left_out": 0,
     }
 
 
@@ -75,6 +77,40 @@ def test_a_large_file_is_read_in_parts(read: Read, root: Path) -> None:
     assert found.encode() == (root / "large.txt").read_bytes()
     with pytest.raises(LimitExceeded, match="1010 bytes"):
         read("large.txt", limit=101)
+
+
+@pytest.fixture
+def read_large(make_hub: Callable[..., Hub], root: Path) -> Read:
+    hub = make_hub()
+    origin = Origin(worktree=str(root), identity=identity_of(str(root)))
+    return lambda path, **more: hub.call("read_file", {"path": path, **more}, OPERATOR, origin=origin)
+
+
+@pytest.mark.parametrize("line", ["x = '\u732b\U0001f408\\\\\t'  # {}\r\n", "{}\n", "def f{}(): ...\n", "\x01\x02{}\n"])
+def test_no_answer_has_more_than_20_000_tokens_and_its_parts_are_the_file(
+    read_large: Read, root: Path, line: str
+) -> None:
+    (root / "long.txt").write_bytes("".join(line.format(number) for number in range(10_000)).encode())
+    found, offset, answers = "", 0, 0
+    while offset is not None:
+        part = read_large("long.txt", offset=offset)
+        assert cost(part) <= 20_000 and part["left_out"] == 0 and part["lines"] == 10_000
+        assert cost(part) > 19_000 or part["next_offset"] is None, "an answer is as long as it may be"
+        found, offset, answers = found + part["content"], part["next_offset"], answers + 1
+    assert found.encode() == (root / "long.txt").read_bytes() and answers > 1
+
+
+def test_a_line_longer_than_an_answer_is_cut_and_says_how_much_is_missing(read_large: Read, root: Path) -> None:
+    long = "".join(f"{number}," for number in range(30_000))
+    (root / "data.json").write_text(f"first\n{long}\nlast")
+    first = read_large("data.json")
+    assert (first["content"], first["next_offset"], first["left_out"]) == ("first\n", 1, 0)
+    part = read_large("data.json", offset=1)
+    assert cost(part) <= 20_000 and part["content"] and long.startswith(part["content"])
+    assert (part["left_out"], part["next_offset"]) == (len(long) + 1 - len(part["content"]), 2)
+    assert read_large("data.json", offset=2)["content"] == "last"
+    (root / "data.json").write_text(long)
+    assert read_large("data.json")["next_offset"] is None and read_large("data.json")["left_out"] > 0
 
 
 def test_a_vast_file_is_refused_without_being_read(read: Read, root: Path) -> None:

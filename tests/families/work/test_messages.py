@@ -392,12 +392,13 @@ def test_marking_is_all_or_nothing_and_twice_is_once(hub: Hub, operator: Ask, cl
     clock.advance(5)
     assert ada.call("message_mark_read", message_ids=mine[:2]) == {"success": True}
     assert ada.call("message_get", id=mine[0])["read_at"] == clock.now - 5_000
-    assert events(operator)[before:] == [("message.read", mine[0], {"count": 2})]
+    assert events(operator)[before:] == [("message.read", mine[0], {"count": 2, "recipients": [ada.id]})]
     assert operator("message_archive", message_ids=[mine[2], his, mine[0]]) == {"success": True}
     assert operator("message_mark_read", message_ids=[mine[2]]) == {"success": True}
     kept = ada.call("message_get", id=mine[2])
     assert (kept["status"], kept["read_at"], kept["archived_at"]) == ("archived", None, clock.now)
-    assert events(operator)[before + 1 :] == [("message.archived", mine[2], {"count": 3})]
+    both = {"count": 3, "recipients": sorted((ada.id, bob.id))}
+    assert events(operator)[before + 1 :] == [("message.archived", mine[2], both)]
     assert ada.call("message_mark_read", message_ids=[]) == {"success": True}
     assert_counted(hub)
 
@@ -443,7 +444,7 @@ def test_an_unread_message_expires_at_its_moment_and_a_read_one_stays(
     assert inbox_state() == expected
     assert sql(hub, "SELECT status FROM message WHERE id = :id", id=late) == [{"status": "expired"}]
     assert [event for event in events(operator) if event[0] == "message.expired"] == [
-        ("message.expired", late, {"count": 1})
+        ("message.expired", late, {"count": 1, "recipients": [bob]})
     ]
     operator("message_archive", message_ids=[late])
     assert_counted(hub)
@@ -455,7 +456,7 @@ def test_a_broadcast_expires_too(hub: Hub, operator: Ask, clock: Clock, ada: str
     clock.advance(5)
     hub.chores.run_due()
     assert [operator("message_count_unread", agent_id=one)["count"] for one in (ada, bob)] == [0, 0]
-    assert events(operator)[-1][2] == {"count": 2}
+    assert events(operator)[-1][2] == {"count": 2, "recipients": sorted((ada, bob))}
 
 
 def test_more_messages_than_one_batch_expire_in_one_tick(hub: Hub, operator: Ask, clock: Clock, ada: str) -> None:
@@ -633,8 +634,8 @@ def test_every_event_of_a_message_tells_who_and_never_what(operator: Ask, ada: s
     operator("message_archive", message_ids=[sent["id"]])
     assert events(operator) == [
         ("message.sent", sent["id"], {"sender": ada, "recipient": bob, "thread": sent["thread_id"]}),
-        ("message.read", sent["id"], {"count": 1}),
-        ("message.archived", sent["id"], {"count": 1}),
+        ("message.read", sent["id"], {"count": 1, "recipients": [bob]}),
+        ("message.archived", sent["id"], {"count": 1, "recipients": [bob]}),
     ]
 
 

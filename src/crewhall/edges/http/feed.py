@@ -9,6 +9,7 @@ the feed holds nothing for it, one that stops reading costs the hub no memory an
 """
 
 import asyncio
+import json
 import logging
 import threading
 from collections import deque
@@ -24,6 +25,7 @@ from crewhall.store.transaction import Row, Store, Tx
 log = logging.getLogger(__name__)
 KEPT = 4096  # events in memory
 PAGE = 500
+OWNED = ("task.", "checkpoint.", "workspace.", "message.broadcast")  # events whose owners are looked up
 PAGES = 64  # texts that watchers of one pace share
 GATHER_SECONDS = 0.03  # what comes this close together goes out as one
 WAIT_SECONDS = 1.0
@@ -37,6 +39,7 @@ class FeedEvent(NamedTuple):
     what: str
     subject: str
     text: str
+    owners: tuple[str, ...] = ()  # the workflow of a task or workspace, the agents of a message
 
 
 class Feed:
@@ -78,6 +81,7 @@ class Feed:
                     continue
                 with store.read() as tx:
                     rows = tx.all("events_after", after=position, limit=PAGE, topic=None, subject=None, actor=None)
+                    events = _with_owners(tx, [feed_event(row) for row in rows])
             except Exception as error:
                 log.warning("the event log cannot be read", extra={"error": error})
                 self._stop.wait(WAIT_SECONDS)
@@ -85,7 +89,7 @@ class Feed:
             if rows:
                 position = rows[-1]["seq"]
                 with suppress(RuntimeError):  # the loop has closed
-                    loop.call_soon_threadsafe(self._put, [feed_event(row) for row in rows])
+                    loop.call_soon_threadsafe(self._put, events)
             self._stop.wait(GATHER_SECONDS)
 
     def _put(self, events: list[FeedEvent]) -> None:
@@ -167,7 +171,19 @@ def newest_in(tx: Tx) -> int:
 def feed_event(row: Row) -> FeedEvent:
     """A row of the log as every edge sends it."""
     event = Event.from_row(row)
-    return FeedEvent(event.seq, event.what, event.subject, event.model_dump_json())
+    data = event.data or {}
+    agents = {"message.sent": [data.get("recipient")], "message.returned": [data.get("sender")]}
+    owners = tuple(filter(None, agents.get(event.what, data.get("recipients", []))))
+    return FeedEvent(event.seq, event.what, event.subject, event.model_dump_json(), owners)
+
+
+def _with_owners(tx: Tx, events: list[FeedEvent]) -> list[FeedEvent]:
+    """The events, those of tasks and workspaces with their workflow, and those of broadcasts with their recipients."""
+    ids = {event.subject for event in events if event.what.startswith(OWNED)}
+    found: dict[str, list[str]] = {}
+    for row in tx.all("event_owners", ids=json.dumps(sorted(ids))) if ids else []:
+        found.setdefault(row["subject"], []).append(row["owner"])
+    return [event._replace(owners=(*event.owners, *found.get(event.subject, ()))) for event in events]
 
 
 def _fits(event: FeedEvent, topic: str | None) -> bool:

@@ -8,7 +8,7 @@ Each is declared in its family. What is refused is a protocol error, with the bo
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -53,6 +53,9 @@ from crewhall.tool import SCHEME, Prompt, Registry, Tool, variables
 JSON = "application/json"
 SUGGESTED = 100  # values in an answer, as the protocol has it
 ADDRESS = 1000  # letters of an address that a refusal repeats
+BESIDE = {"workflow": ("task", "checkpoint"), "instance": ("review",)}  # nouns whose events change that one's, too
+# Nobody can listen to these: what the whole workflow does changes a context, and a page of the log is one of many.
+UNTOLD = ("crewhall://tasks/{task_id}/context", "crewhall://events/{after}")
 parsed = cache(UriTemplate.parse)
 Ctx = ServerRequestContext[Any]
 
@@ -144,16 +147,36 @@ def resources(tools: list[Tool]) -> list[tuple[str, Tool]]:
     return [(uri, tool) for tool in tools for uri in tool.resources]
 
 
-def addresses(registry: Registry, what: str, subject: str) -> set[str]:
-    """The resources that an event touches: its noun's, the subject's own, and the log itself."""
+def is_told(registry: Registry, address: str) -> bool:
+    """Whether those who listen hear of every change of what is at an address."""
+    return any(uri not in UNTOLD and parsed(uri).match(address) is not None for uri, _ in resources(registry.tools))
+
+
+def addresses(registry: Registry, what: str, subject: str, owners: Collection[str] = ()) -> set[str]:
+    """The resources that an event touches: its noun's, the subject's and its owners', and the log itself.
+
+    The owner of a task, a checkpoint or a workspace is a workflow, those of a message are the agents it is in the
+    inbox of.
+    """
     noun = what.partition(".")[0]
     touched = set()
     for uri, tool in resources(registry.tools):
-        if not variables(uri) and tool.command[0] in (noun, "event"):
+        own, names = tool.command[0], variables(uri)
+        if not names and (own in (noun, "event") or noun in BESIDE.get(own, ())):
             touched.add(uri)
-        elif variables(uri) == ["id"] and tool.command[0] == noun:
-            touched.add(parsed(uri).expand({"id": subject}))
+        elif len(names) == 1 and uri not in UNTOLD:
+            ids = _ids(names[0], own, noun, subject, owners)
+            touched |= {parsed(uri).expand({names[0]: id}) for id in ids}
     return touched
+
+
+def _ids(name: str, own: str, noun: str, subject: str, owners: Collection[str]) -> Collection[str]:
+    """The values of an address's variable for which an event changes what the tool of this noun tells."""
+    of_subject = {"task_id": ("task", "checkpoint"), "workflow_id": ("workflow",), "id": (own, *BESIDE.get(own, ()))}
+    of_owner = {"workflow_id": ("task", "workspace"), "agent_id": ("message",)}
+    if own == "workflow" and noun in BESIDE[own]:
+        return owners
+    return (subject,) if noun in of_subject.get(name, ()) else owners if noun in of_owner.get(name, ()) else ()
 
 
 def values(declared: Declaration, texts: Mapping[str, str]) -> dict[str, Any]:

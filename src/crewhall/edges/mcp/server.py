@@ -21,6 +21,7 @@ from mcp_types import (
     CallToolRequestParams,
     ListToolsResult,
     PaginatedRequestParams,
+    ServerCapabilities,
     ToolAnnotations,
 )
 from mcp_types import Tool as McpTool
@@ -31,6 +32,7 @@ from crewhall.edges.bridge.jsonrpc import tool_result
 from crewhall.edges.http.guard import WrongMethod, credentials, refusal
 from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.edges.mcp.caller import Caller, caller_by, caller_of
+from crewhall.edges.mcp.envelope import read_body, refuse_envelope
 from crewhall.edges.mcp.resources import Offers
 from crewhall.edges.mcp.subscriptions import Listening
 from crewhall.errors import NotFound
@@ -84,7 +86,7 @@ class McpEdge:
             if family.instructions
         }
         offers = Offers(dispatcher, self.registry)
-        self.server: Server[Any] = Server(
+        self.server: Server[Any] = SteadyServer(
             "crewhall",
             version=__version__,
             title="Crewhall",
@@ -132,7 +134,10 @@ class McpEdge:
             # The SDK would hold a 2025-era GET open for ever, saying nothing, and a stopping hub would wait for it.
             await _only_post(scope, receive, send)
             return
-        await self.seen_by(who.families).manager.handle_request(scope, receive, send)
+        body, receive = await read_body(scope, receive)
+        refused = refuse_envelope(body)
+        answer = refused or self.seen_by(who.families).manager.handle_request
+        await answer(scope, receive, send)
 
     async def caller(self, scope: Scope, edge: str = "mcp") -> Caller:
         """Who sent an HTTP request, and what it wants to see. Raises Unauthorized, InvalidInput."""
@@ -155,6 +160,17 @@ class McpEdge:
             params.name, params.arguments or {}, who.actor, who.edge, report, origin=who.origin, tool=tool
         )
         return tool_result(answer.body, is_error=answer.failure is not None)
+
+
+class SteadyServer(Server[Any]):
+    """A server whose lists stay as they are while it runs: it doesn't promise to tell of their changes."""
+
+    def get_capabilities(self, *given: Any, **named: Any) -> ServerCapabilities:
+        found = super().get_capabilities(*given, **named)
+        for one in (found.tools, found.resources, found.prompts):
+            if one is not None:
+                one.list_changed = None
+        return found
 
 
 _only_post = refusal(

@@ -8,6 +8,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import Protocol
 
 import anyio
 from starlette.requests import Request
@@ -24,12 +25,23 @@ KEEP_ALIVE_SECONDS = 15.0
 QUEUE = 256
 
 
+class Audience(Protocol):
+    """Who counts the clients of streams, each by its stream's name."""
+
+    def note(self, client: object) -> None:
+        """A client has asked something."""
+
+    def forget(self, client: object) -> None:
+        """Its stream has ended."""
+
+
 class SseEdge:
     """Streams that are opened at one path; the server of a worktree has its own, at `/mcp`."""
 
-    def __init__(self, edge: McpEdge, path: str = "/sse") -> None:
+    def __init__(self, edge: McpEdge, path: str = "/sse", audience: Audience | None = None) -> None:
         self._edge = edge
         self._path = path
+        self._audience = audience
         self._streams: dict[str, Stream] = {}
 
     def routes(self) -> list[Route]:
@@ -60,6 +72,8 @@ class SseEdge:
                 yield event("message", line) if line else ": still here\n\n"
         finally:
             del self._streams[name]
+            if self._audience:
+                self._audience.forget(name)
             with anyio.CancelScope(shield=True):
                 await stream.end()
 
@@ -72,6 +86,8 @@ class SseEdge:
                 "there is no such stream", hint=f"Open one with GET {self._path}; it ends with its connection."
             )
         body = await request.body()
+        if self._audience and not stream.has_ended:
+            self._audience.note(request.path_params["stream"])
         stream.caller = who
         # A message is one line: JSON has no line ends but between its words.
         await stream.talk.receive(body.replace(b"\n", b" "))
@@ -88,6 +104,7 @@ class Stream:
 
     def __init__(self, edge: McpEdge, caller: Caller) -> None:
         self.caller = caller
+        self.has_ended = False
         self.talk = Conversation(edge, self._who, self._say)
         self._out: asyncio.Queue[str | None] = asyncio.Queue(QUEUE)
         self._running = asyncio.create_task(self.talk.run())
@@ -115,6 +132,7 @@ class Stream:
             self._out.put_nowait(None)
 
     async def end(self) -> None:
+        self.has_ended = True
         self.talk.end()
         self._running.cancel()
         with suppress(asyncio.CancelledError):

@@ -5,10 +5,10 @@ from typing import Any
 
 from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import ListenHandler, ResourceUpdated, ServerEvent
-from mcp_types import SubscriptionsListenRequestParams, SubscriptionsListenResult
+from mcp_types import SubscriptionFilter, SubscriptionsListenRequestParams, SubscriptionsListenResult
 
 from crewhall.edges.http.feed import Feed, FeedEvent
-from crewhall.edges.mcp.resources import addresses
+from crewhall.edges.mcp.resources import addresses, is_told
 from crewhall.tool import Registry
 
 
@@ -27,15 +27,23 @@ class Listening:
         await self._feed.begin()
         self.streams += 1
         try:
-            return await self._handler(ctx, params)
+            return await self._handler(ctx, self._without_untold(params))
         finally:
             self.streams -= 1
+
+    def _without_untold(self, params: SubscriptionsListenRequestParams) -> SubscriptionsListenRequestParams:
+        """The same for what is told alone, which the acknowledgement lists; no list changes while a hub runs."""
+        wanted = params.notifications.resource_subscriptions or []
+        told = [address for address in wanted if is_told(self._registry, address)]
+        return params.model_copy(update={"notifications": SubscriptionFilter(resource_subscriptions=told)})
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
         """The SDK's bus: tell a stream which resources each batch of events touched, each once."""
 
         def tell(events: list[FeedEvent]) -> None:
-            touched = {uri for event in events for uri in addresses(self._registry, event.what, event.subject)}
+            touched: set[str] = set()
+            for event in events:
+                touched |= addresses(self._registry, event.what, event.subject, event.owners)
             for uri in sorted(touched):
                 listener(ResourceUpdated(uri=uri))
 

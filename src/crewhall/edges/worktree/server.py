@@ -42,10 +42,10 @@ class WorktreeServer:
         self.root, self.port, self.identity = row["path"], port, identity
         self.is_persons = row["workspace_id"] is None
         self._edge = edge
-        self._streams = SseEdge(edge, "/mcp")
+        self._streams = SseEdge(edge, "/mcp", audience=self)
         self._state = ServerState()
         self._servers: list[asyncio.Server] = []
-        self._open: set[object] = set()  # connections on which something was asked
+        self._open: set[object] = set()  # connections and 2024's streams on which something was asked
         self._before_close: deque[tuple[float, int]] = deque(maxlen=10_000)  # when one closed, and how many there were
         self._config = uvicorn.Config(
             self._app(),
@@ -74,19 +74,22 @@ class WorktreeServer:
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
             async def send_noted(message: Message) -> None:
-                self._note(scope, message)
+                self._note_answered(scope, message)
                 await send(message)
 
             await inner({**scope, WORKTREE: (self.root, self.identity)}, receive, send_noted)
 
         return app
 
-    def _note(self, scope: Scope, message: Message) -> None:
-        """A client whose question is answered is one; its standing streams are further connections of the same."""
+    def _note_answered(self, scope: Scope, message: Message) -> None:
+        """A client whose question is answered is one; its standing streams are further connections of the same.
+
+        A client of 2024 is its stream, which notes it: it may send each message on a connection of its own.
+        """
         is_answered = message["type"] == "http.response.start" and message["status"] < 400
         is_standing = (b"mcp-method", b"subscriptions/listen") in scope["headers"]
-        if is_answered and scope["method"] == "POST" and not is_standing:
-            self._open.add(scope["state"]["peer"])
+        if is_answered and scope["method"] == "POST" and scope["path"] == "/mcp" and not is_standing:
+            self.note(scope["state"]["peer"])
 
     async def start(self, listeners: list[socket.socket]) -> None:
         loop = asyncio.get_running_loop()
@@ -111,15 +114,19 @@ class WorktreeServer:
 
     @property
     def clients(self) -> int:
-        """The most clients there were at once in the last minute, told apart by their connections."""
+        """The most clients there were at once in the last minute, told apart by their connections or streams."""
         since = time.monotonic() - MINUTE
         return max([len(self._open), *(number for at, number in self._before_close if at > since)])
 
-    def forget(self, peer: object) -> None:
-        """Drop a connection that has ended."""
-        if peer in self._open:
+    def note(self, client: object) -> None:
+        """Count a connection, or a stream's name, on which something was asked."""
+        self._open.add(client)
+
+    def forget(self, client: object) -> None:
+        """Drop one that has ended."""
+        if client in self._open:
             self._before_close.append((time.monotonic(), len(self._open)))
-            self._open.discard(peer)
+            self._open.discard(client)
 
     async def stop(self, seconds: float = GRACE) -> None:
         """Take no more clients, let running calls finish, and tell those that go on after `seconds` to stop."""

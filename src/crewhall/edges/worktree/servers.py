@@ -18,7 +18,7 @@ from crewhall.edges.mcp.subscriptions import Listening
 from crewhall.edges.worktree.ports import NoPort, take_port
 from crewhall.edges.worktree.server import WorktreeServer
 from crewhall.errors import Unavailable
-from crewhall.families.project.open_worktrees import LISTENER, note_served
+from crewhall.families.project.open_worktrees import LISTENER, Serving, note_served
 from crewhall.outside import tokens
 from crewhall.outside.repository_paths import identity_of
 from crewhall.store.transaction import Row, Work
@@ -70,9 +70,9 @@ class WorktreeServers:
         assert self._loop is not None
         asyncio.run_coroutine_threadsafe(self._settle(), self._loop)
 
-    def clients(self, worktree_id: str) -> int | None:
+    def serving(self, worktree_id: str) -> Serving | None:
         server = self._running.get(worktree_id)
-        return None if server is None else server.clients
+        return None if server is None else Serving(server.port, server.clients)
 
     # In the loop
 

@@ -26,6 +26,7 @@ class FileText(Result):
     offset: int
     content: str
     next_offset: int | None = Field(description="Where the next part begins; null when this is the end.")
+    left_out: int = Field(description="Characters cut from the end of a line that is longer than an answer.")
 
 
 class DirectoryEntry(Result):

@@ -9,6 +9,7 @@ The rows say what is wanted, and outlive the hub; `Servers` is how the process t
 
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -21,6 +22,14 @@ from crewhall.store.transaction import Look, Row, Tx
 KERNEL = ("/proc", "/sys", "/dev")  # what looks like files there is none
 
 
+@dataclass(frozen=True)
+class Serving:
+    """A server that listens: its port, and how many clients it has seen at once in the last minute."""
+
+    port: int
+    clients: int
+
+
 class Servers(Protocol):
     """The listening side of a hub."""
 
@@ -30,8 +39,8 @@ class Servers(Protocol):
     def nudge(self) -> None:
         """The same, soon."""
 
-    def clients(self, worktree_id: str) -> int | None:
-        """How many clients a server has seen in the last minute; None when there is no such server."""
+    def serving(self, worktree_id: str) -> Serving | None:
+        """The state of a worktree's server; None when there is no such server."""
 
 
 class Listener:
@@ -46,9 +55,6 @@ class Listener:
     def nudge(self) -> None:
         if self.servers is not None:
             self.servers.nudge()
-
-    def clients(self, worktree_id: str) -> int | None:
-        return None if self.servers is None else self.servers.clients(worktree_id)
 
 
 LISTENER = project.state(lambda _: Listener())

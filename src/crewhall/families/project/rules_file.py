@@ -13,8 +13,10 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 from crewhall.errors import Forbidden, InvalidInput, LimitExceeded
+from crewhall.token_budget import fit_letters, fits
 
 WHOLE_BYTES = 64 * 1024 * 1024  # of a file that is read in parts
 PIECE = 65_536
@@ -218,6 +220,22 @@ class Reading:
             )
         content = text.data.decode("latin-1" if text.encoding == "latin-1" else "utf-8")
         return TextPart(content, lines, self._behind if self._behind is not None and self._behind < lines else None)
+
+
+def fit_lines(part: TextPart, offset: int, room: int) -> dict[str, Any]:
+    """What an answer with so many tokens of room says of a part: whole lines of it, or the beginning of the first.
+
+    A line that alone is too long is passed over by `next_offset`; `left_out` says how many of its letters are missing.
+    """
+    if fits(part.content, room):
+        return {}
+    head = fit_letters(part.content, room)
+    end = head.rfind("\n") + 1
+    if end:
+        return {"content": head[:end], "next_offset": offset + head.count("\n")}
+    line = part.content.find("\n") + 1 or len(part.content)
+    following = offset + 1 if offset + 1 < part.lines else None
+    return {"content": head, "next_offset": following, "left_out": line - len(head)}
 
 
 def _start_of(data: bytes, start: int, lines: int) -> int:

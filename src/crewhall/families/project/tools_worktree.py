@@ -12,6 +12,7 @@ from crewhall.families.project.family import project
 from crewhall.families.project.model import ClosedWorktree, McpState, OpenWorktree, OpenWorktrees, ToolInfo, WorktreeId
 from crewhall.families.project.open_worktrees import (
     LISTENER,
+    Serving,
     close_worktree,
     open_worktree,
     refuse_no_project,
@@ -26,16 +27,23 @@ FORGET = "crewhall config --client … --worktree … --remove"
 Directory = Annotated[
     str, Field(min_length=1, max_length=4096, description="A directory; left out, where the client is.")
 ]
+Top = Annotated[
+    str, Field(min_length=1, max_length=4096, description="Its top; left out, the worktree that the client is in.")
+]
 Offset = Annotated[int, Field(ge=0, le=1_000_000, description="How many to pass over.")]
 
 
 @project.tool("worktree_open", ours=True, changes=True, idempotent=True, who=OPERATOR)
-def worktree_open(call: Call, path: Directory | None = None) -> OpenWorktree:
+def worktree_open(call: Call, path: Top | None = None) -> OpenWorktree:
     """Serve a worktree to MCP clients at http://localhost:<port>/mcp, sandboxed; one that is open stays as it is.
 
-    It stays open until worktree_close, also when the hub is started anew.
+    All of it is served, so a directory inside it is refused; without a path it is the one that the client is in. It
+    stays open until worktree_close, also when the hub is started anew.
     """
-    root = _top(_absolute(call, path))
+    directory = _absolute(call, path)
+    root = _top(directory)
+    if path is not None:
+        _refuse_inner(directory, root)
     refuse_no_project(root, call.settings.home)
     with call.begin() as tx:
         row = open_worktree(tx, call.settings.node, root, call.now)
@@ -94,6 +102,15 @@ def _top(directory: str) -> str:
     return working_tree(directory)
 
 
+def _refuse_inner(directory: str, root: str) -> None:
+    """Raise InvalidInput for a directory that was named, and is only a part of what would be served."""
+    if directory != os.path.realpath(root):
+        raise InvalidInput(
+            f"{directory} is a part of the worktree {root}, which is served as a whole",
+            hint=f"Nothing was opened. Name {root} if clients may read all of that.",
+        )
+
+
 def _at(call: Call, look: Look, path: str | None) -> Row | None:
     """The open worktree whose top this is, or whose working tree it is in; never one further out."""
     given = _absolute(call, path)
@@ -138,22 +155,26 @@ def _worktree_of(call: Call, row: Row, tools: list[ToolInfo]) -> OpenWorktree:
 
     For another hub's servers only the row counts. In a process without a hub, nothing on this node is served.
     """
-    is_here, servers, clients = row["node"] == call.settings.node, call.state(LISTENER).servers, None
-    if is_here and servers is not None:
-        clients = servers.clients(row["id"])
-        is_running = clients is not None
-    else:
-        is_running = bool(row["is_served"]) and not (is_here and call.edge == "cli")
-    port = row["port"] if is_running else None
+    serving = _serving(call, row)
+    port = serving.port if serving else None
     state = McpState(
-        server_running=is_running,
+        server_running=serving is not None,
         port=port,
-        connected_clients=clients or 0,
+        connected_clients=serving.clients if serving else 0,
         tools=tools,
-        last_error=row["last_error"] or (None if is_running else _why_not(call)),
+        last_error=row["last_error"] or (None if serving else _why_not(call)),
     )
     columns = {name: row[name] for name in ("id", "path", "node", "workspace_id", "opened_at")}
     return OpenWorktree(**columns, url=f"http://localhost:{port}/mcp" if port else None, mcp=state)
+
+
+def _serving(call: Call, row: Row) -> Serving | None:
+    """A worktree's server; this hub's own says its port itself, since the row may not have it yet."""
+    is_here, servers = row["node"] == call.settings.node, call.state(LISTENER).servers
+    if is_here and servers is not None:
+        return servers.serving(row["id"])
+    is_served = row["is_served"] and row["port"] and not (is_here and call.edge == "cli")
+    return Serving(row["port"], clients=0) if is_served else None
 
 
 def _why_not(call: Call) -> str:

@@ -26,7 +26,6 @@ from crewhall.outside.tokens import count
 from crewhall.store.transaction import Row, Tx
 from crewhall.token_budget import CostedItem, cost, fit_fields, fit_items, fits, shares
 
-MOST = 20_000  # tokens of any answer
 TRIES, SPARE = 8, 4  # how often an answer is put together to use its budget, and how many in a hundred may stay unused
 DENSE = 8  # letters for a token in a text that says something, at the most
 

@@ -7,7 +7,7 @@ from pydantic_core import to_json
 
 from crewhall.app import Call
 from crewhall.errors import InvalidInput, InvalidState
-from crewhall.families.work.context.compose import MOST, load_context
+from crewhall.families.work.context.compose import load_context
 from crewhall.families.work.context.model import Context, Include, MaxTokens, SummaryFormat, WorkflowPage
 from crewhall.families.work.context.summary import summarize, to_markdown
 from crewhall.families.work.family import work
@@ -15,7 +15,7 @@ from crewhall.families.work.lookup import get
 from crewhall.families.work.model import AgentId, TaskId, WorkflowId
 from crewhall.outside import tokens
 from crewhall.store.transaction import Tx
-from crewhall.token_budget import cost
+from crewhall.token_budget import MOST, cost
 
 
 @work.tool(

@@ -39,7 +39,7 @@ def _expire(tick: Tick, ids: list[str]) -> None:
         rows = [row for row in inbox.rows_by_id(tx, ids) if row["status"] == "unread"]
         if rows:
             inbox.move(tx, rows, "expired", tick.now)
-            data = {"count": len(rows)}
+            data = {"count": len(rows), "recipients": sorted({row["recipient_id"] for row in rows})}
             tx.event("message.expired", rows[0]["id"], before="unread", after="expired", data=json.dumps(data))
 
 

@@ -262,7 +262,9 @@ def _change(call: Call, ids: list[str], status: Literal["read", "archived"]) -> 
         if changing:
             inbox.move(tx, changing, status, call.now)
             first = next(one for one in ids if one in {row["id"] for row in changing})
-            tx.event(f"message.{status}", first, after=status, data=json.dumps({"count": len(changing)}))
+            recipients = sorted({row["recipient_id"] for row in changing})
+            data = {"count": len(changing), "recipients": recipients}
+            tx.event(f"message.{status}", first, after=status, data=json.dumps(data))
 
 
 @work.tool("message_count_unread", profiles=("coordinator",))

@@ -1,0 +1,73 @@
+"""
+The envelope of a message that came by POST: what is none is refused here, in words, for both eras alike.
+
+    body ─▶ JSON? ── no ──▶ the SDK says so, as -32700
+              └─ yes ─▶ a request, a notification or a response? ── no ──▶ -32600 and a sentence
+                          └─ yes ─▶ the SDK, which reads the same body again
+"""
+
+import json
+from typing import Any
+
+from mcp_types import INVALID_REQUEST, jsonrpc_message_adapter
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import Message, Receive, Scope
+
+from crewhall.edges.bridge.jsonrpc import is_id
+
+
+async def read_body(scope: Scope, receive: Receive) -> tuple[bytes, Receive]:
+    """A request's body, and a `receive` that gives it again. Raises ClientDisconnect."""
+    body = await Request(scope, receive).body()
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return body, receive_again
+
+
+def refuse_envelope(body: bytes) -> JSONResponse | None:
+    """The answer to a body that is JSON and no message; None for a message, and for what is no JSON."""
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    problem = _problem_of(message)
+    if problem is None:
+        return None
+    name = message.get("id") if isinstance(message, dict) else None
+    error = {"code": INVALID_REQUEST, "message": f"{problem}. Send one JSON-RPC 2.0 message by each POST."}
+    return JSONResponse({"jsonrpc": "2.0", "id": name if is_id(name) else None, "error": error}, 400)
+
+
+def _problem_of(message: Any) -> str | None:
+    """Why this is not one JSON-RPC message, or None when it is."""
+    if not isinstance(message, dict):
+        return "The body is a batch" if isinstance(message, list) else "The body is no JSON object"
+    if message.get("jsonrpc") != "2.0":
+        return 'The message lacks "jsonrpc": "2.0"'
+    if "method" in message:
+        return _problem_of_call(message, message["method"])
+    return None if _is_response(message) else 'The message has no "method", "result" or "error" that can be read'
+
+
+def _problem_of_call(message: dict[str, Any], method: Any) -> str | None:
+    """The same for a request or a notification; what is neither by its name is a request that lacks its id."""
+    if not isinstance(method, str):
+        return '"method" is no text'
+    if "id" not in message and not method.startswith("notifications/"):
+        return 'The request lacks an "id"'
+    if "id" in message and not is_id(message["id"]):
+        return '"id" is neither a text nor a whole number'
+    return None if isinstance(message.get("params"), dict | None) else '"params" is no object'
+
+
+def _is_response(message: dict[str, Any]) -> bool:
+    try:
+        jsonrpc_message_adapter.validate_python(message, by_name=False)
+    except (ValidationError, RecursionError):
+        return False
+    return True
