@@ -34,7 +34,7 @@ def refuse_missing_program(settings: Settings, name: str, *, resumes: bool = Fal
     One whose place depends on the worktree is not looked for: the setup may make it.
     """
     runtime = runtime_named(settings, name)
-    program = runtime.chosen(resumes=resumes)[0]
+    program = runtime.template(resumes=resumes)[0]
     path = {**program_environment(runtime.passes), **runtime.environment}.get("PATH", os.defpath)
     is_absolute = os.path.isabs(program)
     if "{" in program or (os.sep in program and not is_absolute):

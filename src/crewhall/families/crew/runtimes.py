@@ -51,13 +51,13 @@ class Runtime(BaseModel):
     state: Literal["claude", "file"] = "file"
     messages: Literal["claude", "inbox"] = "inbox"
 
-    def chosen(self, *, resumes: bool = False) -> Words:
+    def template(self, *, resumes: bool = False) -> Words:
         """The command line with its places: the one that resumes, if that is wanted and there is one."""
         return self.resume if resumes and self.resume else self.command
 
     def words(self, places: Mapping[str, str], *, resumes: bool = False) -> list[str]:
         """The command line, its places filled."""
-        chosen = self.chosen(resumes=resumes)
+        chosen = self.template(resumes=resumes)
         permission = self.skip if self.permission == "skip" else self.ask
         spread = [word for one in chosen for word in (permission if one == "{permission}" else (one,))]
         return [_fill_places(word, places) for word in spread]
