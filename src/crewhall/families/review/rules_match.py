@@ -15,16 +15,11 @@ import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 
 from crewhall.store.sql import text_of
 
 LOOKED_AT, MOST_SYMBOLS = 600, 30  # characters of a finding's text, and names of code in it
-_WORDS = tomllib.loads(text_of("crewhall.families.review", "texts/findings.toml"))
-KINDS = {kind: re.compile("|".join(ways), re.IGNORECASE) for kind, ways in _WORDS["kinds"].items()}
-GENERAL = frozenset(_WORDS["general"].split())
-EXTENSIONS = frozenset(_WORDS["extensions"].split())
-
 # What pulls at one end, and what at the other.
 OPPOSITES = re.compile(
     r"(?P<a1>\b(?:raise|increase|longer|higher)\b(?! (?:an? )?\w*(?:error|exception))|too (?:short|small|low|few))"
@@ -78,13 +73,32 @@ def stem(word: str) -> str:
     return word
 
 
-_SILENT = {form for word in _WORDS["silent"].split() for form in (word, stem(word))}
+@dataclass(frozen=True)
+class Lexicon:
+    """What texts/findings.toml says of the words of reviewers."""
+
+    kinds: dict[str, re.Pattern[str]]
+    general: frozenset[str]
+    extensions: frozenset[str]
+    silent: frozenset[str]
+
+
+@cache
+def lexicon() -> Lexicon:
+    """The lexicon, read and compiled at its first use: most processes of crewhall never compare anything."""
+    words = tomllib.loads(text_of("crewhall.families.review", "texts/findings.toml"))
+    return Lexicon(
+        kinds={kind: re.compile("|".join(ways), re.IGNORECASE) for kind, ways in words["kinds"].items()},
+        general=frozenset(words["general"].split()),
+        extensions=frozenset(words["extensions"].split()),
+        silent=frozenset(form for word in words["silent"].split() for form in (word, stem(word))),
+    )
 
 
 def _stems(texts: Iterable[str]) -> frozenset[str]:
     """The words of texts as stems, names taken apart, without the silent ones."""
     found = {stem(piece.lower()) for text in texts for piece in PIECE.findall(text)}
-    return frozenset(one for one in found if one not in _SILENT and (len(one) > 1 or one.isdigit()))
+    return frozenset(one for one in found if one not in lexicon().silent and (len(one) > 1 or one.isdigit()))
 
 
 @dataclass(frozen=True)
@@ -116,7 +130,12 @@ class Remark:
             for name in NAME.findall(quoted) if quoted else (bare,):
                 plain = name.strip("().,:$#/-!?")
                 is_word_of_code = bool(quoted) and name != quoted.rstrip("()") and not COMPOSED.search(plain)
-                if len(plain) > 1 and not is_word_of_code and plain.lower() not in GENERAL and not _is_file(plain):
+                if (
+                    len(plain) > 1
+                    and not is_word_of_code
+                    and plain.lower() not in lexicon().general
+                    and not _is_file(plain)
+                ):
                     found[plain.lower()] = frozenset(stem(piece.lower()) for piece in PIECE.findall(_last(plain)))
         return dict(itertools.islice(found.items(), MOST_SYMBOLS))
 
@@ -169,11 +188,11 @@ class Remark:
 
 @lru_cache(maxsize=2_000)
 def _kinds_in(text: str) -> frozenset[str]:
-    return frozenset(kind for kind, words in KINDS.items() if words.search(text))
+    return frozenset(kind for kind, words in lexicon().kinds.items() if words.search(text))
 
 
 def _is_file(name: str) -> bool:
-    return FILE_NAME.fullmatch(name) is not None and name.rpartition(".")[2].lower() in EXTENSIONS
+    return FILE_NAME.fullmatch(name) is not None and name.rpartition(".")[2].lower() in lexicon().extensions
 
 
 def _last(name: str) -> str:
@@ -256,7 +275,7 @@ def _shared_names(one: Remark, other: Remark) -> frozenset[str]:
 
 def _undoes(one: Remark, other: Remark) -> bool:
     """Whether the first forbids what the second demands, or they pull at two ends."""
-    if one.refusals & other.demands - _SILENT:
+    if one.refusals & other.demands - lexicon().silent:
         return True
     if any(map(REMOVALS.match, other.demands)) and any(map(ADDITIONS.match, one.demands)):
         return True
