@@ -6,7 +6,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 ARGS ?=
 
-.PHONY: help up test check soak lint bench conformance clients docs lock install clean system npm python
+.PHONY: help up test tests check soak lint bench conformance clients docs lock install clean system npm python
 
 help:
 	@echo "make up           serve a hall: dashboard, MCP, REST (ARGS='--port 0')"
@@ -24,10 +24,13 @@ help:
 up: install
 	@exec env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKEOVERRIDES -u ARGS $(BIN)/crewhall up $(ARGS)
 
-# npm waits for the network and the disk: it runs beside pip and lint.
+# npm waits for the network and the disk, and so does pip. Tests leave a part of two cores idle: lint runs beside them.
 test:
-	@$(MAKE) -s -j3 lint npm $(VENV)/compiled
-	@$(BIN)/python -m tools.test $(ARGS)
+	@$(MAKE) -s -j2 npm $(VENV)/compiled
+	@$(MAKE) -s -j2 lint tests
+
+tests:
+	@env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u MAKEOVERRIDES $(BIN)/python -m tools.test $(ARGS)
 
 check: lint
 	@$(BIN)/python -m tools.test --quick
