@@ -225,7 +225,7 @@ class Reading:
 def fit_lines(part: TextPart, offset: int, room: int) -> dict[str, Any]:
     """What an answer with so many tokens of room says of a part: whole lines of it, or the beginning of the first.
 
-    A line that alone is too long is passed over by `next_offset`; `left_out` says how many of its letters are missing.
+    A line that alone is too long is skipped by `next_offset`; `left_out` says how many of its letters are missing.
     """
     if fits(part.content, room):
         return {}

@@ -38,7 +38,7 @@ def worktree_open(call: Call, path: Top | None = None) -> OpenWorktree:
     """Serve a worktree to MCP clients at http://localhost:<port>/mcp, sandboxed; one that is open stays as it is.
 
     All of it is served, so a directory inside it is refused; without a path it is the one that the client is in. It
-    stays open until worktree_close, also when the hub is started anew.
+    stays open until worktree_close, also when the hub restarts.
     """
     directory = _absolute(call, path)
     root = _top(directory)

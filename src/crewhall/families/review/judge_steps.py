@@ -31,7 +31,7 @@ from crewhall.families.review.rules_contract import judged_feedback, judged_item
 from crewhall.families.review.rules_item import find_items
 from crewhall.families.review.steps import commit_feedback, merge_feedback, must_wait, round_rows
 from crewhall.identity import Actor, new_id
-from crewhall.journal import BEGUN, Operation, Step
+from crewhall.journal import BEGUN, Lost, Operation, Step
 from crewhall.outside.git import open_repository
 from crewhall.outside.removal import remove_worktree
 from crewhall.outside.worktrees import add_worktree, at
@@ -95,6 +95,8 @@ def _ask(world: JudgeWorld, operation: Judging) -> Row:
         if said["verdict"] is None:
             return {**common, "verdict": None, "reason": said["error"] or "no verdict", "report_id": said["report_id"]}
         return common | _settle_verdict(world, operation, coder, spread, said)
+    except Lost:
+        raise  # another hub asks now
     except Failure as failure:
         if world.stop is not None:
             world.stop.check()  # the hub stops: the next one asks
@@ -119,10 +121,11 @@ def _settle_verdict(world: JudgeWorld, operation: Judging, coder: InstanceRow, s
     given = judged_items(ruling)
     with store.read() as look:
         known, rows = known_items(look, coder["id"]), look.all("items_open", coder=coder["id"])
-        mentions = find_items(given, known, lambda: new_id("ri"), operation.beat)
-        touched = touched_items(open_repository(coder["repository_path"], world.stop), rows, spread["forked_from"])
-        passes = said["verdict"] == "PASS"
-        open_ids = [item.id for item in known if item.is_unsettled] if passes else []
+    mentions = find_items(given, known, lambda: new_id("ri"), operation.beat)
+    touched = touched_items(open_repository(coder["repository_path"], world.stop), rows, spread["forked_from"])
+    passes = said["verdict"] == "PASS"
+    open_ids = [item.id for item in known if item.is_unsettled] if passes else []
+    with store.read() as look:
         outcome = settle_round(look, coder["id"], RoundReading(mentions, touched), open_ids)
     text, kind, priority = judged_feedback(said["verdict"], ruling, said["report_id"])
     sent: Row = {"id": new_id("fb"), "feedback_type": "suggestions" if passes else kind, "priority": priority}

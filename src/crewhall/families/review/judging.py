@@ -3,31 +3,15 @@
 import os
 
 from crewhall.app import Call
-from crewhall.errors import InvalidState
 from crewhall.families.crew.model import InstanceRow
-from crewhall.families.review.feedback_file import NAME
 from crewhall.families.review.judge_steps import JUDGING
 from crewhall.families.review.prompt import ReviewFacts
 from crewhall.families.review.review_rows import note_judge_asked
 from crewhall.families.review.rules import JUDGED
 from crewhall.families.work.workspace.creation import worktrees_directory
 from crewhall.identity import new_id
-from crewhall.outside.git import GitRepository
 from crewhall.outside.worktrees import true_path
 from crewhall.store.transaction import Tx
-
-
-def judged_files(repo: GitRepository, coder: InstanceRow, head: str) -> list[str]:
-    """The files that the branch changes. Raises InvalidState when there are none."""
-    listed = repo.text("diff", "--name-only", "-z", "--no-renames", f"{coder['base_branch']}...{head}", "--")
-    paths = [path for path in listed.split("\0") if path and path != NAME]
-    if not paths:
-        raise InvalidState(
-            f"{coder['branch']} changes nothing against {coder['base_branch']}",
-            hint="Commit your work on your branch first.",
-            instance_id=coder["id"],
-        )
-    return paths
 
 
 def begin_judging(call: Call, tx: Tx, coder: InstanceRow, facts: ReviewFacts, contract: str) -> None:

@@ -82,7 +82,12 @@ def changed_paths(repo: GitRepository, coder: InstanceRow, base: str, base_commi
             hint=f"Run `git fetch origin {base}`.",
             instance_id=coder["id"],
         )
-    listed = repo.text("diff", "--name-only", "-z", "--no-renames", f"{known}...refs/heads/{coder['branch']}", "--")
+    return paths_since(repo, coder, known, base)
+
+
+def paths_since(repo: GitRepository, coder: InstanceRow, commit: str, base: str) -> list[str]:
+    """The files that the branch changes since it left a commit, which is the base's. Raises InvalidState for none."""
+    listed = repo.text("diff", "--name-only", "-z", "--no-renames", f"{commit}...refs/heads/{coder['branch']}", "--")
     paths = [path for path in listed.split("\0") if path and path != NAME]
     if not paths:
         raise InvalidState(

@@ -68,13 +68,14 @@ def find_items(
     mentions = []
     for one in given:
         check()
-        item_id, found_by = one.item_id, "id"
+        item_id: str | None = one.item_id
+        found_by: FoundBy = "id"
         if item_id is None:
             free = [item for item in known[:COMPARED] if item.id not in taken]
             match = next((item for item in free if _is_about(finding(one), item)), None)
             item_id, found_by = (match.id, "words") if match else (new_id(), "new")
         taken.add(item_id)
-        mentions.append(Mention(item_id, found_by, one))  # type: ignore[arg-type]
+        mentions.append(Mention(item_id, found_by, one))
     return mentions
 
 

@@ -22,7 +22,7 @@ from crewhall.families.crew.steps import Change, end_later
 from crewhall.families.review.callers import calling_instance, note_caller
 from crewhall.families.review.family import review
 from crewhall.families.review.items import read_round, settle_round, write_answers
-from crewhall.families.review.judging import begin_judging, judged_files
+from crewhall.families.review.judging import begin_judging
 from crewhall.families.review.messages import feedback_message
 from crewhall.families.review.model import (
     CompletionMessage,
@@ -40,6 +40,7 @@ from crewhall.families.review.model import (
 )
 from crewhall.families.review.packet import decision_packet
 from crewhall.families.review.prompt import ReviewFacts, changes_text, review_prompt
+from crewhall.families.review.pull_target import paths_since
 from crewhall.families.review.rules import (
     JUDGE,
     LOST_IN_A_ROW,
@@ -141,7 +142,7 @@ def _prepare(call: Call, coder: InstanceRow, *given: str | None) -> _Request:
         ports=candidate_ports(call),
         names=names_taken(repo, _stem(coder)),
         judged=judged,
-        files=judged_files(repo, coder, head) if judged else [],
+        files=paths_since(repo, coder, coder["base_branch"], coder["base_branch"]) if judged else [],
     )
 
 

@@ -1,5 +1,6 @@
 """What a person decides about the items of a review."""
 
+import json
 from typing import Annotated, cast
 
 from pydantic import Field
@@ -28,6 +29,6 @@ def review_waive(call: Call, item_id: ItemId, reason: Reason) -> ItemWaived:
             raise InvalidState(f"item {item_id} is {row['state']} already", hint="Only open items can be waived.")
         if row["state"] != "waived":
             tx.run("item_waived", id=item_id, reason=reason, now=tx.now)
-            tx.event("review.item_waived", row["coder"], data=f'{{"item_id": "{item_id}"}}')
+            tx.event("review.item_waived", row["coder"], data=json.dumps({"item_id": item_id}))
         left = [item.id for item in known_items(tx, row["coder"]) if item.blocks]
     return ItemWaived(id=item_id, instance_id=row["coder"], state="waived", blocking_items=left)
