@@ -3,7 +3,7 @@ What a call costs, as ratios inside one run: blocks of each side take turns, and
 
     python -m bench.run            all
     python -m bench.run calls      one part: calls, writes, growth, hall, workflows, memory, tokens, start, crowd,
-                                   recovery, watchers, listing, context, pulls, judge, instances, watching
+                                   recovery, watchers, listing, context, pulls, judge, instances, watching, attacks
 """
 
 import json
@@ -21,7 +21,19 @@ from typing import Any
 
 import pysqlite3.dbapi2 as sqlite3
 
-from bench import bridges, instances, judge, memory, project_context, project_listing, pulls, watchers, watching, work
+from bench import (
+    attacks,
+    bridges,
+    instances,
+    judge,
+    memory,
+    project_context,
+    project_listing,
+    pulls,
+    watchers,
+    watching,
+    work,
+)
 from bench.load import block, rest_request, tool_request
 from crewhall import config
 from crewhall.app import Hub
@@ -188,7 +200,15 @@ def growth() -> None:
 
 OWN = {"calls": calls, "writes": writes, "growth": growth}
 PARTS = OWN | work.PARTS | memory.PARTS | bridges.PARTS | watchers.PARTS
-PARTS |= project_listing.PARTS | project_context.PARTS | pulls.PARTS | judge.PARTS | instances.PARTS | watching.PARTS
+PARTS |= (
+    project_listing.PARTS
+    | project_context.PARTS
+    | pulls.PARTS
+    | judge.PARTS
+    | instances.PARTS
+    | watching.PARTS
+    | attacks.PARTS
+)
 
 
 def main() -> None:

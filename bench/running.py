@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import resource
 import subprocess
 import sys
 import time
@@ -23,13 +24,13 @@ class RunningHub:
     def __init__(self, process: subprocess.Popen[str], home: Path) -> None:
         self.process, self.home = process, home
         assert process.stdout is not None
-        self._port = int(process.stdout.readline().strip().rpartition(":")[2])
+        self.port = int(process.stdout.readline().strip().rpartition(":")[2])
         self._token = read_operator_token(home)
 
     def call(self, path: str, **arguments: Any) -> dict[str, Any]:
         """The result of a tool, over a connection of its own. Raises RuntimeError for a refusal."""
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=300)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         with closing(connection):
             connection.request("POST", f"/api/v1/{path}", json.dumps(arguments), headers)
             response = connection.getresponse()
@@ -50,12 +51,14 @@ class RunningHub:
 
 
 @contextmanager
-def running_hub(home: Path, settings: str = IDLE) -> Iterator[RunningHub]:
-    """A hub whose runtimes are these; its sessions end with the block."""
+def running_hub(home: Path, settings: str = IDLE, files: int | None = None) -> Iterator[RunningHub]:
+    """A hub whose runtimes are these, with so many descriptors; its sessions end with the block."""
     home.mkdir(parents=True)
     (home / "config.toml").write_text(f'[log]\nlevel = "error"\n{settings}')
     command = [sys.executable, "-m", "crewhall", "--home", str(home), "up", "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    if files is not None:
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (files, files))
     try:
         yield RunningHub(process, home)
     finally:
