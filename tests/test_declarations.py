@@ -22,7 +22,7 @@ from crewhall.edges.mcp.server import as_mcp
 from crewhall.errors import every_failure
 from crewhall.families.all import registry
 from crewhall.families.work.model import AgentId, Done
-from crewhall.store.sql import SQLITE, Queries
+from crewhall.store.sql import Queries
 from crewhall.tool import ANYONE, DECLARING, PROFILES, Family, Prompt, Registry, Tool, is_declaring
 from tools.docs import default_text, pages
 
@@ -161,7 +161,7 @@ def test_a_prompt_names_only_calls_that_can_be_made(prompt: Prompt) -> None:
 
 @pytest.mark.parametrize("declared", [*TOOLS, *PROMPTS], ids=lambda declared: declared.name)
 def test_what_suggests_names_a_query_that_is_there(declared: Declaration) -> None:
-    queries = Queries(family.queries for family in registry().families).render(SQLITE)
+    queries = Queries(family.queries for family in registry().families).statements
     for argument in declared.arguments.model_fields:
         _, query = declared.suggestions(argument)
         assert query is None or {":prefix", ":limit"} <= set(re.findall(r":\w+", queries[query]))

@@ -225,7 +225,8 @@ _EVENTS = """\
 Every change of state writes an event in the same transaction. [`event_list`](tools.md#event_list), `crewhall watch` and
 the WebSocket at `/api/v1/events` show them; `topic` filters by noun (`task`) or by event (`task.claimed`). `subject` is
 the id of what the second column names. If its status changed, `before_status` and `after_status` say how; `data` says
-more. [Event](nouns/event.md) has examples and what the log promises.
+more, and `changes` has each row as it was and as it is. [Event](nouns/event.md) has examples, what the log promises, and
+how to replay it.
 """
 
 

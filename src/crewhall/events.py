@@ -26,6 +26,9 @@ EVENTS = {
     "checkpoint.added": EventKind("task", "An agent added a checkpoint to the task."),
     "file.reserved": EventKind("agent", "The agent reserved paths of a repository."),
     "file.released": EventKind("agent", "The agent released paths that it had reserved."),
+    "hall.changed": EventKind(
+        "any", "Rows changed, as `changes` says: without another event, or too many for the next event of the subject."
+    ),
     "instance.started": EventKind("instance", "The hall started it: worktree and session exist."),
     "instance.restarted": EventKind("instance", "The hall started its session again."),
     "instance.failed": EventKind("instance", "It could not be started, and nothing of it is left."),

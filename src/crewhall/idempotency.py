@@ -54,12 +54,13 @@ def _hash(arguments: Mapping[str, Any]) -> str:
 @contextmanager
 def savepoint(tx: Tx) -> Iterator[Tx]:
     """A block of an open transaction; an exception undoes what the block did, and only that."""
-    events_before = len(tx.pending)
+    events_before, changes_before = len(tx.pending), tx.changes.copy()
     tx.run("part_begin")
     try:
         yield tx
     except BaseException as error:
         del tx.pending[events_before:]
+        tx.changes = changes_before
         try:
             tx.run("part_undo")
         finally:

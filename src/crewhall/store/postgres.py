@@ -86,7 +86,7 @@ class PostgresStore(Store):
         def stream(name: str) -> Any:
             return connection.cursor(f"crewhall_{id(connection)}").execute(self.texts[name])
 
-        return Tx(execute, executemany, stream, work)
+        return Tx(execute, executemany, stream, work, self.recordings)
 
     @contextmanager
     def _connection(self) -> Iterator["psycopg.Connection[Any]"]:

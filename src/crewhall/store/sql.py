@@ -30,6 +30,7 @@ class Dialect:
     for_update: str
     each: str
     parameter: str = ""
+    updates_join: bool = False  # UPDATE … FROM can return columns of what it joins
 
     def fill_markers(self, text: str) -> str:
         """The text with each marker replaced by this database's own SQL."""
@@ -56,6 +57,7 @@ POSTGRES = Dialect(
     for_update="FOR UPDATE",
     each="(SELECT value FROM json_array_elements_text(CAST(:{name} AS json)))",
     parameter="%({name})s",
+    updates_join=True,
 )
 
 
@@ -63,16 +65,12 @@ class Queries:
     """The statements of all rooms by name, not yet in any dialect."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        self._by_name: dict[str, str] = {}
+        self.statements: dict[str, str] = {}
         for text in texts:
             for name, statement in _statements(text):
-                if name in self._by_name:
+                if name in self.statements:
                     raise ValueError(f"two queries are named {name}")
-                self._by_name[name] = statement
-
-    def render(self, dialect: Dialect) -> dict[str, str]:
-        """The statements by name, as one database takes them."""
-        return {name: dialect.query(text) for name, text in self._by_name.items()}
+                self.statements[name] = statement
 
 
 def _statements(text: str) -> Iterable[tuple[str, str]]:

@@ -131,7 +131,7 @@ class SqliteStore(Store):
         def executemany(name: str, rows: Sequence[Mapping[str, Any]]) -> Any:
             return connection.executemany(self.texts[name], rows)
 
-        return Tx(execute, executemany, lambda name: connection.execute(self.texts[name]), work)
+        return Tx(execute, executemany, lambda name: connection.execute(self.texts[name]), work, self.recordings)
 
     def _reader(self) -> Any:
         """A connection to read with; it goes back to `_readers`."""

@@ -14,9 +14,12 @@ from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from crewhall.store.changes import Changes, pages
+from crewhall.store.recording import Recording, record_all
 from crewhall.store.sql import Dialect, Queries, text_of
 
 Row = dict[str, Any]
+EVENT_BYTES = 12_000  # of an event as it is stored, so that it stays under 16 kB however it is printed
 
 
 @dataclass
@@ -42,15 +45,34 @@ class Look(Protocol):
     def one(self, name: str, /, **params: Any) -> Any | None: ...
 
 
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a statement whose changes have been recorded, to be read like a cursor."""
+
+    rows: list[Row]
+
+    @property
+    def rowcount(self) -> int:
+        return len(self.rows)
+
+    def fetchone(self) -> Row | None:
+        return next(iter(self.rows), None)
+
+    def fetchall(self) -> list[Row]:
+        return self.rows
+
+
 @dataclass
 class Tx:
-    """One transaction: named queries in, rows out. Events are kept back and written last."""
+    """One transaction: named queries in, rows out. Events are kept back and written last, with what was changed."""
 
     _execute: Callable[[str, Mapping[str, Any]], Any]
     _executemany: Callable[[str, Sequence[Mapping[str, Any]]], Any]
     _stream: Callable[[str], Any]
     work: Work | None = None
+    recordings: Mapping[str, Recording] = field(default_factory=dict)
     pending: list[Row] = field(default_factory=list)
+    changes: Changes = field(default_factory=Changes)
 
     @property
     def now(self) -> int:
@@ -60,12 +82,12 @@ class Tx:
 
     def one(self, name: str, /, **params: Any) -> Any | None:
         """The query's row, or None."""
-        row: Row | None = self._execute(name, params).fetchone()
+        row: Row | None = self._do(name, params).fetchone()
         return row
 
     def all(self, name: str, /, **params: Any) -> list[Any]:
         """The query's rows."""
-        rows: list[Row] = self._execute(name, params).fetchall()
+        rows: list[Row] = self._do(name, params).fetchall()
         return rows
 
     def value(self, name: str, /, **params: Any) -> Any:
@@ -75,13 +97,40 @@ class Tx:
 
     def run(self, name: str, /, **params: Any) -> int:
         """How many rows the statement changed."""
-        count: int = self._execute(name, params).rowcount
+        count: int = self._do(name, params).rowcount
         return count
 
     def many(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """The statement, once for each row."""
-        if rows:
+        recording = self.recordings.get(name)
+        if recording is not None and recording.verb != "insert":
+            for row in rows:
+                self._record(name, recording, row)
+        elif rows:
             self._executemany(name, rows)
+            if recording is not None:
+                for row in rows:
+                    self.changes.note_insert(recording, row)
+
+    def _do(self, name: str, params: Mapping[str, Any]) -> Any:
+        recording = self.recordings.get(name)
+        return self._execute(name, params) if recording is None else self._record(name, recording, params)
+
+    def _record(self, name: str, recording: Recording, params: Mapping[str, Any]) -> Any:
+        """Run a statement that changes recorded rows, and note how it changed them."""
+        if recording.verb == "insert":
+            done = self._execute(name, params)
+            self.changes.note_insert(recording, params)
+            return done
+        were = {} if recording.before is None else self._keyed(recording, f"{name} before", params)
+        rows = self._execute(name, params).fetchall()
+        if were:
+            rows = [row | were[recording.key_of(row, "now")] for row in rows]
+        self.changes.note_rows(recording, rows)
+        return Rows([{name: value for name, value in row.items() if name[:4] not in ("was_", "now_")} for row in rows])
+
+    def _keyed(self, recording: Recording, name: str, params: Mapping[str, Any]) -> dict[tuple[Any, ...], Row]:
+        return {recording.key_of(row, "was"): row for row in self._execute(name, params).fetchall()}
 
     def chunks(self, name: str, size: int) -> Iterator[list[Row]]:
         """The query's rows, some at a time, so that a large table is never in memory as a whole."""
@@ -112,6 +161,7 @@ class Tx:
                 "tool": self.work.tool,
                 "git_commit": commit,
                 "data": data,
+                "changes": None,
             }
         )
 
@@ -124,10 +174,32 @@ class Tx:
         assert self.work is not None
         if self.work.log is not None:
             self.log_calls([self.work.log()])
+        self._add_changes()
         if self.pending:
             self.run("events_lock")
             self.many("event_insert", self.pending)
             self.run("events_announce")
+
+    def _add_changes(self) -> None:
+        """Give each event the changes of its subject; what doesn't fit into it goes into events before it."""
+        found = self.changes.by_subject([event["subject"] for event in self.pending])
+        if found and not self.pending:
+            _tell_changes(self, found[0][0].id)
+        events, self.pending = self.pending, []
+        for place, event in enumerate(events):
+            texts = list(pages(found.get(place, ()), EVENT_BYTES - _size(event)))
+            for changes in texts[:-1]:
+                _tell_changes(self, event["subject"])
+                self.pending[-1]["changes"] = changes
+            self.pending.append(event | {"changes": texts[-1] if texts else None})
+
+
+def _tell_changes(tx: Tx, subject: str) -> None:
+    tx.event("hall.changed", subject)
+
+
+def _size(event: Row) -> int:
+    return len(json.dumps(event, ensure_ascii=False).encode())
 
 
 class Store(ABC):
@@ -139,7 +211,8 @@ class Store(ABC):
     def __init__(self, dialect: Dialect, queries: Queries) -> None:
         own = Queries([text_of("crewhall.store", "queries.sql"), text_of("crewhall.store", f"{dialect.name}.sql")])
         self.dialect = dialect
-        self.texts = own.render(dialect) | queries.render(dialect)
+        statements = own.statements | queries.statements
+        self.texts, self.recordings = record_all(statements, dialect.query, joins=dialect.updates_join)
         self.changed = threading.Condition()
         self.announced = 0  # how often; a waiter looks again when it has grown
 

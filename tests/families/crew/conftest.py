@@ -18,6 +18,7 @@ from crewhall.outside.tmux import Tmux
 from tests.conftest import Clock, eventually
 from tests.families.work.workflows import sql
 from tests.outside.repos import git, make_repository
+from tests.replay import assert_replayed
 
 PERSON = Actor("operator", "operator", proof="token")
 # Notes what it got, says its state if its prompt ends with one, and waits; `end N` and `kill` end it.
@@ -123,6 +124,8 @@ def make_site(make_hub: Callable[..., Hub], tmp_path: Path, clock: Clock) -> Ite
     yield make
     for site in sites:
         site.close()
+    for site in sites[-1:]:  # all sites are of one hall
+        assert_replayed(site.hub)
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from tests.families.work.test_rules_plan import blockers, finishing_order, graph
 from tests.families.work.test_rules_task import TASK_GOES, WORKFLOW_GOES
 from tests.families.work.workflows import HOW, PLAN, WORDS, Ask, plan_workflow, sql, task
 from tests.postgres import Cluster
+from tests.replay import Replay, assert_replayed, stored
 from tests.sizes import size
 
 DONE = ("completed", "skipped")
@@ -85,8 +86,10 @@ class Crew(RuleBasedStateMachine):
         self.before: dict[str, Row] = {}
         self.workflow_before: dict[str, str] = {}
         self.seen = 0
+        self.replay = Replay()
 
     def teardown(self) -> None:
+        assert_replayed(self.hub)
         self.hub.close()
 
     def operator(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
@@ -215,6 +218,8 @@ class Crew(RuleBasedStateMachine):
         self.graph_is_counted(rows, edges)
         self.workflows_are_counted(rows)
         self.nothing_noted_is_lost(rows)
+        self.replay.follow(self.hub)
+        assert self.replay.state == stored(self.hub), "the event log holds every change"
         self.before = after
 
     def one_holder_each(self, rows: list[Row]) -> None:

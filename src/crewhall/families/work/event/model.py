@@ -11,6 +11,13 @@ from crewhall.tool import Result
 Cursor = Annotated[int, Field(ge=0, le=2**53, description="The cursor to go on from; 0 is the oldest event kept.")]
 
 
+class RowChange(Result):
+    noun: str = Field(description="Such as task, claim or review.")
+    id: str
+    before: dict[str, Any] | None = Field(description="What the values were; null if the row is new.")
+    after: dict[str, Any] | None = Field(description="What they are; null if the row was deleted.")
+
+
 class Event(Result):
     seq: int
     at: int
@@ -22,10 +29,12 @@ class Event(Result):
     tool: str | None
     git_commit: str | None = Field(description="The commit that its subject was at, where one applies.")
     data: dict[str, Any] | None
+    changes: list[RowChange] = Field(description="What it changed, for a replay.")
 
     @classmethod
     def from_row(cls, row: Row) -> "Event":
-        return cls(**{**row, "data": from_json(row["data"]) if row["data"] else None})
+        data, changes = (from_json(text) if text else None for text in (row["data"], row["changes"]))
+        return cls(**{**row, "data": data, "changes": changes or []})
 
 
 class LoggedCall(Result):
