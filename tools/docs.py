@@ -218,15 +218,28 @@ claim that came too late; a recipe's own code; 9 when the judge's answer is not 
 def events_page() -> str:
     rows = [f"| `{name}` | {kind.subject} | {kind.about} |" for name, kind in EVENTS.items()]
     head = "| event | its subject | what has happened |\n|---|---|---|\n"
-    return f"{MADE}\n# Events\n\n{_EVENTS}\n{head}" + "\n".join(rows) + "\n"
+    return f"{MADE}\n# Events\n\n{_EVENTS}\n{head}" + "\n".join(rows) + f"\n\n{_REPLAY}"
 
 
 _EVENTS = """\
 Every change of state writes an event in the same transaction. [`event_list`](tools.md#event_list), `crewhall watch` and
 the WebSocket at `/api/v1/events` show them; `topic` filters by noun (`task`) or by event (`task.claimed`). `subject` is
 the id of what the second column names. If its status changed, `before_status` and `after_status` say how; `data` says
-more, and `changes` has each row as it was and as it is. [Event](nouns/event.md) has examples, what the log promises, and
-how to replay it.
+more, and `changes` has each row as it was and as it is. [Event](nouns/event.md) has examples and what the log promises.
+"""
+
+_REPLAY = """\
+## Replaying the log
+
+Start with no rows and the oldest event; apply each change of each event in order:
+
+- If `before` is null, add a row with the values in `after`. Values that are null are omitted.
+- If `after` is null, delete the row. `before` has its values.
+- Otherwise set the row's values to those in `after`; the others stay.
+
+To go back in time, start with the rows as they are now and the newest event, and swap `before` and `after`. That works
+as far back as events are kept. The id of a claim is `task/epoch`, of a dependency `task/depends_on`, of a review
+`coder/reviewer`.
 """
 
 

@@ -152,7 +152,7 @@ def test_a_row_has_the_columns_of_its_queries(hub: Hub, held: Held) -> None:
     with hub.store.write(Work("operator", None, now=1)) as tx:
         for query in held.queries:
             cursor = tx._execute(query, defaultdict(lambda: None, limit=1, offset=0))
-            names = [found[0] for found in cursor.description]
+            names = [found[0] for found in cursor.description if not found[0].startswith(("was_", "now_"))]
             assert sorted(names) == sorted(get_type_hints(held.row)), query
 
 

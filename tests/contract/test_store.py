@@ -88,7 +88,15 @@ def test_a_write_is_seen_by_another_store_with_its_event_and_its_call(
         assert content(other) == (None, [], [])
     value, events, calls = content(other)
     assert value == "v" and [call["id"] for call in calls] == ["c1"]
-    told = {"at": 1, "actor": "operator", "what": "hall.set", "subject": "k", "tool": "t", "data": "{}"}
+    told = {
+        "at": 1,
+        "actor": "operator",
+        "what": "hall.set",
+        "subject": "k",
+        "tool": "t",
+        "data": "{}",
+        "changes": None,
+    }
     assert events == [{"seq": 1, "before_status": "none", "after_status": "v", "git_commit": "c0ffee", **told}]
 
 

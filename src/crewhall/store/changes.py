@@ -33,7 +33,7 @@ class Change:
 
 
 @dataclass
-class RowChange:
+class RowDiff:
     """A recorded row as it was before the transaction and as it is now; None where it isn't there."""
 
     subjects: tuple[str, ...]  # ids that an event about it can have: its own, then its owners'
@@ -53,7 +53,7 @@ class RowChange:
 class Changes:
     """The changes of one transaction. A copy is what a savepoint goes back to."""
 
-    def __init__(self, rows: Mapping[tuple[str, str], RowChange] | None = None) -> None:
+    def __init__(self, rows: Mapping[tuple[str, str], RowDiff] | None = None) -> None:
         self._rows = dict(rows or {})
 
     def copy(self) -> "Changes":
@@ -61,17 +61,17 @@ class Changes:
 
     def note_insert(self, recording: Recording, params: Mapping[str, Any]) -> None:
         """A row was inserted with these parameters."""
-        row = recording.inserted(params)
-        self._note(recording, row, None, _recorded(recording, row))
+        row = recording.new_row(params)
+        self._note(recording, row, None, _recorded_values(recording, row))
 
     def note_rows(self, recording: Recording, rows: Iterable[Mapping[str, Any]]) -> None:
         """Rows were updated or deleted; they are as the recording's statement returns them."""
         for row in rows:
-            was = {column: row[f"was_{column}"] for column in recording.returned}
+            was = {column: row[f"was_{column}"] for column in recording.result_columns}
             now = None
             if recording.verb == "update":
-                now = {column: row[f"now_{column}"] for column in recording.returned}
-            self._note(recording, was, _recorded(recording, was), now and _recorded(recording, now))
+                now = {column: row[f"now_{column}"] for column in recording.result_columns}
+            self._note(recording, was, _recorded_values(recording, was), now and _recorded_values(recording, now))
 
     def _note(self, recording: Recording, row: Row, before: Row | None, after: Row | None) -> None:
         table = recording.table
@@ -81,7 +81,7 @@ class Changes:
             before = None if known.before is None else (before or {}) | known.before
             after = after and (known.after or {}) | after
         subjects = (row_id, *(row[column] for column in table.owners))
-        self._rows[table.noun, row_id] = RowChange(subjects, before, after)
+        self._rows[table.noun, row_id] = RowDiff(subjects, before, after)
 
     def by_subject(self, subjects: Iterable[str]) -> dict[int, list[Change]]:
         """The changes by the place of their event: the last about the row, else about an owner of it, else the last."""
@@ -111,7 +111,7 @@ def pages(changes: Iterable[Change], size: int) -> Iterator[str]:
         yield f"[{','.join(page)}]"
 
 
-def _recorded(recording: Recording, row: Row) -> Row:
+def _recorded_values(recording: Recording, row: Row) -> Row:
     return {column: _cut(row[column]) for column in recording.columns}
 
 

@@ -112,7 +112,7 @@ class Recording:
     before: str | None = None
 
     @property
-    def returned(self) -> tuple[str, ...]:
+    def result_columns(self) -> tuple[str, ...]:
         """The columns that an UPDATE or DELETE returns of each row: its key, its owners, and what is recorded."""
         return tuple(dict.fromkeys((*self.table.key, *self.table.owners, *self.columns)))
 
@@ -120,7 +120,7 @@ class Recording:
         """The key of a row that the statement, or the query before it, returned."""
         return tuple(row[f"{prefix}_{column}"] for column in self.table.key)
 
-    def inserted(self, params: Mapping[str, Any]) -> dict[str, Any]:
+    def new_row(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """The row that an INSERT makes, with these parameters."""
         given = {column: params[sql[1:]] if sql[0] == ":" else _literal(sql) for column, sql in self.values.items()}
         return {**self.table.columns, **given}
@@ -157,7 +157,7 @@ def _insert(text: str, table: RecordedTable, rest: str) -> Recording:
 
 def _delete(text: str, table: RecordedTable) -> tuple[str, Recording]:
     recording = Recording(table, "delete", tuple(table.columns))
-    return f"{text} RETURNING {_aliases('was', recording.returned)}", recording
+    return f"{text} RETURNING {_aliases('was', recording.result_columns)}", recording
 
 
 def _update(text: str, name: str, clauses: Mapping[str, str], *, joins: bool) -> tuple[str, Recording | None]:
@@ -167,14 +167,16 @@ def _update(text: str, name: str, clauses: Mapping[str, str], *, joins: bool) ->
     if not columns:
         return text, None
     recording = Recording(table, "update", columns)
-    returned = ([clauses["RETURNING"]] if "RETURNING" in clauses else []) + [_aliases("now", recording.returned, name)]
-    before = f"SELECT {_aliases('was', recording.returned)} FROM {name} WHERE {clauses['WHERE']}"  # noqa: S608
+    returned = ([clauses["RETURNING"]] if "RETURNING" in clauses else []) + [
+        _aliases("now", recording.result_columns, name)
+    ]
+    before = f"SELECT {_aliases('was', recording.result_columns)} FROM {name} WHERE {clauses['WHERE']}"  # noqa: S608
     update = f"UPDATE {name} SET {clauses['SET']}"  # noqa: S608 - all of it is from the house's own statements
     if not joins:
         run = f"{update} WHERE {clauses['WHERE']} RETURNING {', '.join(returned)}"
         return run, Recording(table, "update", columns, before=before)
     same = " AND ".join(f"{name}.{column} = was.was_{column}" for column in table.key)
-    returned += [f"was_{column}" for column in recording.returned]
+    returned += [f"was_{column}" for column in recording.result_columns]
     return f"{update} FROM ({before} {{for_update}}) AS was WHERE {same} RETURNING {', '.join(returned)}", recording
 
 

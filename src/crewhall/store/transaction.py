@@ -122,14 +122,14 @@ class Tx:
             done = self._execute(name, params)
             self.changes.note_insert(recording, params)
             return done
-        were = {} if recording.before is None else self._keyed(recording, f"{name} before", params)
+        were = {} if recording.before is None else self._rows_before(recording, f"{name} before", params)
         rows = self._execute(name, params).fetchall()
         if were:
             rows = [row | were[recording.key_of(row, "now")] for row in rows]
         self.changes.note_rows(recording, rows)
         return Rows([{name: value for name, value in row.items() if name[:4] not in ("was_", "now_")} for row in rows])
 
-    def _keyed(self, recording: Recording, name: str, params: Mapping[str, Any]) -> dict[tuple[Any, ...], Row]:
+    def _rows_before(self, recording: Recording, name: str, params: Mapping[str, Any]) -> dict[tuple[Any, ...], Row]:
         return {recording.key_of(row, "was"): row for row in self._execute(name, params).fetchall()}
 
     def chunks(self, name: str, size: int) -> Iterator[list[Row]]:

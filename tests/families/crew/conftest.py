@@ -47,6 +47,7 @@ class Site:
 
     def __init__(self, hub: Hub, directory: Path, clock: Clock) -> None:
         self.hub, self.clock = hub, clock
+        self.is_replayed = True  # at the end; not after a test has written rows by itself
         self.repository = Path(make_repository(directory / "shop").root)
 
     @property
@@ -124,8 +125,8 @@ def make_site(make_hub: Callable[..., Hub], tmp_path: Path, clock: Clock) -> Ite
     yield make
     for site in sites:
         site.close()
-    for site in sites[-1:]:  # all sites are of one hall
-        assert_replayed(site.hub)
+    if sites and all(site.is_replayed for site in sites):  # all are of one hall
+        assert_replayed(sites[-1].hub)
 
 
 @pytest.fixture

@@ -293,5 +293,7 @@ def test_events_tell_an_instances_life(site: Site) -> None:
     name = site.start()
     for tool in ("instance_stop", "instance_restart", "instance_abandon"):
         site.call(tool, id=name)
-    found = [one["what"] for one in site.call("event_list", subject=name, limit=50)["events"]]
-    assert found == [f"instance.{verb}" for verb in ("started", "ended", "stopped", "restarted", "abandoned")]
+    events = site.call("event_list", subject=name, limit=50, topic="instance")["events"]
+    assert [one["what"] for one in events] == [
+        f"instance.{verb}" for verb in ("started", "ended", "stopped", "restarted", "abandoned")
+    ]

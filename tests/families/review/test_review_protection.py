@@ -35,6 +35,7 @@ def write_config(hub: Hub, key: str, value: str) -> None:
 def have_had(loop: Loop, rounds: int) -> None:
     """One round, which counts as the last of so many."""
     loop.round()
+    loop.site.is_replayed = False
     with loop.site.hub.store.reshape() as (_, execute):
         execute(f"UPDATE instance_relationships SET review_iteration = {rounds}")
 

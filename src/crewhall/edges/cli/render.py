@@ -94,7 +94,9 @@ def event(entry: Mapping[str, Any]) -> str:
 
 
 def _cell(name: str, value: Any) -> str:
-    """A value in short; of an object with rows in it its plain facts, of a state its name, of a path its end."""
+    """A value in short: a state's name, a path's end, the ids of rows; of an object with rows in it its plain facts."""
+    if isinstance(value, list) and _is_rows(value) and all("id" in one for one in value):
+        value = ", ".join(one["id"] for one in value)
     if isinstance(value, dict) and "evidence" in value:
         return _text(name, value["name"])
     if isinstance(value, dict) and any(isinstance(one, list) and one and _is_rows(one) for one in value.values()):
