@@ -6,7 +6,7 @@ What a transaction changes in recorded rows: one change for each row, however ma
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from crewhall.store.recording import Recording
@@ -14,6 +14,7 @@ from crewhall.store.recording import Recording
 TEXT_BYTES = 1_000  # of a text in a change; the rest is cut off. Names are shorter
 
 Row = dict[str, Any]
+_ENCODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class Change:
     after: Row | None
 
     def as_json(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False, separators=(",", ":"))
+        fields = {"noun": self.noun, "id": self.id, "before": self.before, "after": self.after}
+        return _ENCODE(fields)
 
 
 @dataclass
@@ -116,7 +118,9 @@ def _recorded_values(recording: Recording, row: Row) -> Row:
 
 
 def _cut(value: Any) -> Any:
-    return value.encode()[:TEXT_BYTES].decode(errors="ignore") if isinstance(value, str) else value
+    if not isinstance(value, str) or 4 * len(value) <= TEXT_BYTES:
+        return value
+    return value.encode()[:TEXT_BYTES].decode(errors="ignore")
 
 
 def _not_null(row: Row | None) -> Row | None:

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 
@@ -111,19 +111,27 @@ class Recording:
     values: Mapping[str, str] = field(default_factory=dict)
     before: str | None = None
 
-    @property
+    @cached_property
     def result_columns(self) -> tuple[str, ...]:
         """The columns that an UPDATE or DELETE returns of each row: its key, its owners, and what is recorded."""
         return tuple(dict.fromkeys((*self.table.key, *self.table.owners, *self.columns)))
 
     def key_of(self, row: Mapping[str, Any], prefix: str) -> tuple[Any, ...]:
         """The key of a row that the statement, or the query before it, returned."""
-        return tuple(row[f"{prefix}_{column}"] for column in self.table.key)
+        return tuple([row[f"{prefix}_{column}"] for column in self.table.key])
 
     def new_row(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """The row that an INSERT makes, with these parameters."""
-        given = {column: params[sql[1:]] if sql[0] == ":" else _literal(sql) for column, sql in self.values.items()}
-        return {**self.table.columns, **given}
+        return self._constants | {column: params[name] for column, name in self._parameters.items()}
+
+    @cached_property
+    def _constants(self) -> dict[str, Any]:
+        literals = {column: _literal(sql) for column, sql in self.values.items() if sql[0] != ":"}
+        return {**self.table.columns, **literals}
+
+    @cached_property
+    def _parameters(self) -> dict[str, str]:
+        return {column: sql[1:] for column, sql in self.values.items() if sql[0] == ":"}
 
 
 @cache
