@@ -25,7 +25,7 @@ ENDING = re.compile(
     rf"[.!?\u2026]{CLOSING}(?=\s)|[\u3002\uff01\uff1f]{CLOSING}|\n\s*\n"
 )  # of a sentence, Chinese ones too
 LINE = re.compile(r"\n")
-HALF = re.compile(r"(\\+)(?:u[0-9a-f]{0,3})?\Z")
+HALF = re.compile(r"(?<!\\)(\\++)(?:u[0-9a-f]{0,3})?\Z")
 NAME_TOKENS = 50
 
 

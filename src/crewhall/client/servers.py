@@ -31,7 +31,7 @@ TYPES = ("stdio", "http", "streamable-http")
 IGNORED = {"type", "disabled", "description", "timeout", "trust", "autoApprove", "alwaysAllow"}
 SECRET = re.compile("KEY|TOKEN|SECRET|PASS|AUTH|CREDENTIAL|URL", re.IGNORECASE)
 LEAST_SECRET = 6  # shorter values are words that stand in any text
-VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+VARIABLE = re.compile(r"\$\{(\w+)(?::-((?:[^}$]|\$(?!\{))*+))?\}")
 HINT = (
     "A server is a URL, a list of words, the path of a .js, .mjs, .ts or .py file, "
     "or an object with command, args, env and cwd, or with url and headers."

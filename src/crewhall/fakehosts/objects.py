@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 FOLDER, FILE = "040000", "100644"
 KINDS = {FOLDER: "tree", "160000": "commit"}  # by mode; all others are blobs
-PERSON = re.compile(r"(.*?) ?<(.*?)> (\d+) [-+]\d+")
+PERSON = re.compile(r"([^<]*?) ?<([^>]*)> (\d+) [-+]\d+")
 
 
 @dataclass(frozen=True)

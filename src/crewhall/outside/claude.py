@@ -59,7 +59,7 @@ CLOUDS = {
 NOT_ITS = re.compile(r"CLAUDECODE|CLAUDE_PROJECT_DIR|CLAUDE_CODE_\w+|(BUN|NODE)_OPTIONS|(OLD)?PWD")
 HALL_TOKEN = re.compile(r"ch_[a-z]+_[\w-]{43}")  # under whatever name
 # What chooses the model that answers, where no setting does.
-MODEL = re.compile(r"ANTHROPIC_(\w*MODEL\w*|BASE_URL)|CLAUDE_CODE_USE_\w+")
+MODEL = re.compile(r"ANTHROPIC_((?>\w*?MODEL)\w*|BASE_URL)|CLAUDE_CODE_USE_\w+")
 LEAST_SECRET = 8  # letters; shorter values are words that stand in any text
 QUIET = {
     "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",

@@ -22,10 +22,10 @@ Check = Callable[[str, bytes], object]  # is told a path from the root and what 
 NAMES = ("justfile", ".justfile")  # in any case, as just has it
 MOST_BYTES = 1_000_000  # of one of them
 MOST_FILES = 500
-BLANK = r"(?:[ \t]|\\\r?\n)*"
-NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
+BLANK = r"(?:[ \t]|\\\r?\n)*+"
+NAME = r"[A-Za-z_][A-Za-z0-9_-]*+"
 LEADS_ON = re.compile(
-    rf"^(?:import\b|mod\b{BLANK}\??{BLANK}(?P<name>{NAME})){BLANK}\??{BLANK}"
+    rf"^(?:import\b|mod\b{BLANK}(?:\?{BLANK})?+(?P<name>{NAME})){BLANK}(?:\?{BLANK})?+"
     rf"(?:(?P<plain>'[^'\n]*'(?!')|\"[^\"\\\n]*\"(?!\"))|(?P<odd>(?:{NAME}{BLANK})?['\"]))?",
     re.MULTILINE,
 )

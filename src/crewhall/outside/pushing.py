@@ -44,7 +44,7 @@ HELPER = """[credential]
 \thelper = "!f() {{ test $1 = get && echo username=x-access-token && printf password= && cat /dev/fd/{handle}; }}; f"
 """
 FORBIDDEN = re.compile(r"Authentication failed|could not read \w+ for|error: 40[13]\b|Permission denied")
-MISSING = re.compile(r"repository .*not found|error: 4(04|10)\b|not appear to be a git repository", re.IGNORECASE)
+MISSING = re.compile(r"repository .{0,500}not found|error: 4(04|10)\b|not appear to be a git repository", re.IGNORECASE)
 OUTDATED = ("non-fast-forward", "fetch first", "stale info", "needs force", "failed to update ref", "cannot lock ref")
 ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
 

@@ -149,7 +149,7 @@ def _home(repository: str) -> str:
 
 def _is_bare(repository: str) -> bool:
     config = _text(os.path.join(repository, "config"), CONFIG_BYTES)
-    return re.search(r"^\s*bare\s*=\s*true\s*$", config, re.MULTILINE | re.IGNORECASE) is not None
+    return re.search(r"^[^\S\n]*bare[^\S\n]*=[^\S\n]*true[^\S\n]*$", config, re.MULTILINE | re.IGNORECASE) is not None
 
 
 def _text(path: str, most: int) -> str:

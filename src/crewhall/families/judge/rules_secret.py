@@ -112,7 +112,7 @@ BEARER = rf"\b{SCHEME}(?P<it>[\w+/.=~-]{{20,}}+)"
 
 # What is given to such a name, and is no secret.
 PLAIN = re.compile(
-    r"[$<{%\[*].*|.*\{[\w.]*\}.*"  # a place that something else fills
+    r"[$<{%\[*].*|(?>.*?\{[\w.]*+\}).*"  # a place that something else fills
     r"|\w+://[^@]*|[.~]{0,2}/[a-z0-9_./-]*"  # an address without a password, a path
     r"|sha\d{1,3}[:-].*|[\^~<>=v]{0,2}\d+(?:\.\d+){1,4}[\w.+-]{0,30}"  # a hash, a version
     r"|(.)\1+|[\W\d_]+|[A-Za-z_]+(?:\.[A-Za-z_]+)+"  # xxxxxxxx, a number, settings.api_key

@@ -30,7 +30,7 @@ OPPOSITES = re.compile(
     re.IGNORECASE,
 )
 DEMANDS = re.compile(
-    r"(?:\bshould|\bought to|\bplease|\bmust|\blet's|\bcould you|\bwould|^|[.;:,—]\s*)\s*"
+    r"(?:\bshould|\bought to|\bplease|\bmust|\blet's|\bcould you|\bwould|^|[.;:,—])\s*+"
     r"(?:be |have |also |just )?([a-z]+)",
     re.IGNORECASE,
 )
@@ -44,14 +44,14 @@ ADDITIONS = re.compile(r"^(?:add|introduc|restor|bring|missing|lack)")
 
 SYMBOL = re.compile(
     r"`([^`\n]{1,120})`"  # in backticks
-    r"|(?<![\w./-])((?:--[a-z][\w-]*[a-z])|[A-Za-z_$][\w$]*(?:(?:\.|::|#|->|/)[\w$!?*]+)+\(?|[A-Za-z_$][\w$]*\(\)?"
+    r"|(?<![\w./-])((?:--[a-z][\w-]*[a-z])|(?<!\$)[A-Za-z_$][\w$]*+(?:(?:(?:\.|::|#|->|/)[\w$!?*]++)++\(?|\(\)?)"
     r"|[A-Za-z0-9]*_\w+|[A-Za-z][a-z0-9]*(?:[A-Z][a-z0-9]*)+)"
 )
 NAME = re.compile(r"--?[a-z][\w-]*|[A-Za-z_$][\w$.:#/-]*")
 COMPOSED = re.compile(r"[A-Za-z0-9][_.:#/-]+[A-Za-z]|[a-z0-9][A-Z]")
 TESTS = re.compile(r"test|spec", re.IGNORECASE)
 SEPARATOR = re.compile(r"\.|::|#|->|/")
-FILE_NAME = re.compile(r"[\w./-]+\.[a-z]{1,5}")
+FILE_NAME = re.compile(r"(?<![\w./-])[\w./-]+\.[a-z]{1,5}")
 PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9][0-9.,]*")
 ENDINGS = (
     *("isations", "izations", "isation", "ization", "ations", "ation", "ities", "ments", "ingly", "ment", "ness"),

@@ -5,7 +5,7 @@ import re
 from crewhall.errors import InvalidInput
 from crewhall.families.review.model import IssueGiven
 
-HEADING = re.compile(r"##(?!#)[ \t]+(.*?)[ \t]*#*")
+HEADING = re.compile(r"##(?!#)[ \t](.*)")
 FENCE = re.compile(r" {0,3}(```+|~~~+)")
 MOST = 50
 
@@ -18,8 +18,9 @@ def issues_in(text: str, path: str) -> list[IssueGiven]:
         if mark := FENCE.match(line):
             fence = "" if fence and mark[1].startswith(fence) else fence or mark[1]
         heading = None if fence else HEADING.fullmatch(line)
-        if heading and heading[1]:
-            found.append((heading[1][:250], []))
+        title = heading[1].rstrip("#").strip(" \t") if heading else ""
+        if title:
+            found.append((title[:250], []))
         elif found:
             found[-1][1].append(line)
     if not 0 < len(found) <= MOST:

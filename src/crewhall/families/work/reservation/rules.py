@@ -194,7 +194,7 @@ def _same_letter(ours: Letters, theirs: Letters) -> bool:
 
 def _readings(name: str) -> list[list[Letters | None]]:
     """The letters of a name, None for any run of them; twice where brackets may be a part of it."""
-    parts = re.findall(r"\*+|\[[!^]?\]?[^\]]+\]|.", name, re.DOTALL)
+    parts = re.findall(r"\*+|\[[!^]?\]?[^\]]{1,300}+\]|.", name, re.DOTALL)
     readings = [[_letters(part) for part in parts]]
     if "[" in name:
         readings.append([_letters(part) for part in re.findall(r"\*+|.", name, re.DOTALL)])
