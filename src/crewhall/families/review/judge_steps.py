@@ -10,9 +10,8 @@ is, and cached: a hub that dies in between costs no second run.
 """
 
 import json
-import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -32,13 +31,16 @@ from crewhall.families.review.rules_item import find_items
 from crewhall.families.review.steps import commit_feedback, merge_feedback, must_wait, round_rows
 from crewhall.identity import Actor, new_id
 from crewhall.journal import BEGUN, Lost, Operation, Step
+from crewhall.outside.files import open_root
 from crewhall.outside.git import open_repository
 from crewhall.outside.removal import remove_worktree
 from crewhall.outside.worktrees import add_worktree, at
+from crewhall.outside.writing import make_directory, put, take_away
 from crewhall.stop import Stop
 from crewhall.store.transaction import Row
 
-DIRECTORY, CONTRACT = "crewhall-review", "TASK_CONTRACT.json"  # in the judge's worktree
+CONTRACT = "TASK_CONTRACT.json"
+PAPERS = (CONTRACT, "JUDGE_REPORT.md", "JUDGE_REPORT.json")
 LOOK_SECONDS = 3.0  # how often a hub looks for rounds to judge
 LIMIT_SECONDS = 7_200.0
 AT_ONCE = 4  # the judge itself queues them
@@ -79,9 +81,13 @@ def _make_tree(world: JudgeWorld, operation: Judging) -> None:
     repo = open_repository(coder["repository_path"], world.stop)
     tree = operation.data["tree"]
     add_worktree(repo, tree, operation.data["branch"], spread["forked_from"], may_be_ours=True)
-    os.makedirs(os.path.join(tree, DIRECTORY), exist_ok=True)
-    with open(os.path.join(tree, DIRECTORY, CONTRACT), "w", encoding="utf-8") as file:
-        file.write(operation.data["contract"])
+    with open_root(tree) as top, make_directory(top, _directory(operation)) as papers:
+        put(papers, CONTRACT, operation.data["contract"].encode())
+
+
+def _directory(operation: Judging) -> str:
+    """Where the judge's papers are in its worktree: a name that is newer than the commit, so nothing there has it."""
+    return f"crewhall-review-{operation.subject[-12:]}"
 
 
 def _ask(world: JudgeWorld, operation: Judging) -> Row:
@@ -107,7 +113,8 @@ def _outcome(world: JudgeWorld, operation: Judging) -> Row:
     def beat(*_: Any) -> None:
         operation.beat()
 
-    given = {"contract_path": f"{DIRECTORY}/{CONTRACT}", "report_dir": DIRECTORY}
+    directory = _directory(operation)
+    given = {"contract_path": f"{directory}/{CONTRACT}", "report_dir": directory}
     hall = Actor("operator", "hall")
     return world.call("claude_judge_review", hall, beat, operation.data["tree"], **given)
 
@@ -174,13 +181,17 @@ def _remove_tree(world: JudgeWorld, operation: Judging) -> None:
     repo = open_repository(coder["repository_path"], world.stop)
     tree, branch = operation.data["tree"], operation.data["branch"]
     if at(repo, tree) is not None or repo.branch_exists(branch):
-        for name in (CONTRACT, "JUDGE_REPORT.md", "JUDGE_REPORT.json"):
-            path = os.path.join(tree, DIRECTORY, name)
-            if os.path.exists(path):
-                os.unlink(path)
+        _remove_papers(tree, _directory(operation))
         removed = remove_worktree(repo, tree, branch, True, f"refs/crewhall/saved/{branch}")
         for ref in removed.saved_refs:
             repo.git("update-ref", "-d", "--", ref)
+
+
+def _remove_papers(tree: str, directory: str) -> None:
+    """Remove the judge's papers; what else is in their place goes with the worktree."""
+    with suppress(Failure), open_root(tree) as top, top.directory(directory) as papers:
+        for name in PAPERS:
+            take_away(papers, name)
 
 
 def _stay(world: JudgeWorld, operation: Judging) -> None:
