@@ -14,7 +14,7 @@ def result(body: Mapping[str, Any]) -> str:
     """A tool's body: its list as a table, its other facts below; one with objects in it, fact by fact."""
     if any(isinstance(value, dict) and _block(value) for value in body.values()):
         return facts(body)
-    tables = [(key, value) for key, value in body.items() if isinstance(value, list) and value and _is_rows(value)]
+    tables = [(key, value) for key, value in body.items() if isinstance(value, list) and _is_rows(value)]
     plain = {key: value for key, value in body.items() if key not in dict(tables)}
     parts = [(f"{key.replace('_', ' ')}:\n" if len(tables) > 1 else "") + _rows(rows) for key, rows in tables]
     if plain:
@@ -30,7 +30,7 @@ def _rows(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _is_rows(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, dict) for value in values)
+    return bool(values) and all(isinstance(value, dict) for value in values)
 
 
 def _is_named(values: Sequence[Any]) -> bool:
@@ -70,7 +70,7 @@ def _block(value: Any) -> str | None:
     """A value that takes several lines: an object, rows, a text with lines."""
     if isinstance(value, dict) and not all(isinstance(one, int) for one in value.values()):
         return facts(value)
-    if isinstance(value, list) and value and _is_rows(value):
+    if isinstance(value, list) and _is_rows(value):
         return None if _is_named(value) else _rows(value)
     if isinstance(value, str) and "\n" in value.strip():
         return "\n".join(_text("", line) for line in value.strip().split("\n"))
@@ -99,7 +99,7 @@ def _cell(name: str, value: Any) -> str:
         value = ", ".join(one["id"] for one in value)
     if isinstance(value, dict) and "evidence" in value:
         return _text(name, value["name"])
-    if isinstance(value, dict) and any(isinstance(one, list) and one and _is_rows(one) for one in value.values()):
+    if isinstance(value, dict) and any(isinstance(one, list) and _is_rows(one) for one in value.values()):
         plain = {key: one for key, one in value.items() if one is not None and not isinstance(one, dict | list)}
         return ", ".join(f"{key.replace('_', ' ')} {_text(key, one)}" for key, one in plain.items())
     text = _text(name, value)
@@ -117,7 +117,7 @@ def _text(name: str, value: Any) -> str:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(value / 1000))
     if isinstance(value, list) and _is_named(value):
         value = [one["name"] for one in value]
-    if isinstance(value, list) and not (value and _is_rows(value)):
+    if isinstance(value, list) and not _is_rows(value):
         value = ", ".join(str(item) for item in value) or "-"
     if isinstance(value, dict) and value and all(isinstance(one, int) for one in value.values()):
         value = ", ".join(f"{key} {one}" for key, one in value.items())
