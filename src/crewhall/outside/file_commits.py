@@ -166,8 +166,8 @@ class _Place:
         with self._hold_lock():
             if _signature(self.index) != before:
                 return  # the agent's git was quicker
-            words = ("update-ref", "-m", f"crewhall: {self.change.message.splitlines()[0]}", self.ref, commit, head)
-            ended = self.repo.git(*words, env=self.env)
+            reason = f"crewhall: {self.change.message.splitlines()[0]}"
+            ended = self.repo.set_ref(self.ref, commit, head, reason, self.env)
             if ended.code == 0:
                 self.finish(commit)
             elif self.repo.commit_of(self.ref) == head:

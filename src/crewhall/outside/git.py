@@ -3,6 +3,7 @@ A git repository, asked and changed by the git command.
 
     open_repository(path, stop=None, seconds=300) -> GitRepository(root, git_dir, stop, seconds)
         .current_branch(env) -> str         .commit_of(rev) -> str | None       .branch_exists(name) -> bool
+        .set_ref(name, new, old) -> Ended   .delete_ref(name) -> bool
         .refuse_bad_branch(name) -> None    .git(*words, …) -> Ended            .text(*words, …) -> str
     version() -> (2, 39)                    lock(repo)                          a `with` block alone in the repository
 
@@ -160,6 +161,17 @@ class GitRepository:
 
     def branch_exists(self, name: str) -> bool:
         return self.git("show-ref", "--verify", "--quiet", "--", f"refs/heads/{name}").code == 0
+
+    def set_ref(
+        self, name: str, commit: str, before: str, reason: str = "crewhall", env: Mapping[str, str] | None = None
+    ) -> Ended:
+        """Write a ref, if it has the commit `before`; a symbolic one is replaced, and what it names stays."""
+        return self.git("update-ref", "--no-deref", "-m", reason, "--", name, commit, before, env=env)
+
+    def delete_ref(self, name: str, commit: str | None = None) -> bool:
+        """Delete a ref, if it has that commit; of a symbolic one, what it names stays. False when git refuses."""
+        seen = [] if commit is None else [commit]
+        return self.git("update-ref", "-d", "--no-deref", "--", name, *seen).code == 0
 
     def refuse_bad_branch(self, name: str) -> None:
         """Raises InvalidInput for a name that git does not allow for a branch."""

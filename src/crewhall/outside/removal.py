@@ -229,7 +229,7 @@ def _move(path: str, trash: str) -> None:
 
 def _delete_branch(repo: GitRepository, branch: str, tip: str) -> None:
     """Delete a branch if it still is where it was seen, and what the configuration says of it."""
-    if repo.git("update-ref", "-d", "--", f"refs/heads/{branch}", tip).code != 0:
+    if not repo.delete_ref(f"refs/heads/{branch}", tip):
         raise Conflict(
             f"the branch {branch} moved on from {tip} while its worktree was removed",
             hint="Call again: its new commits will be saved first.",

@@ -267,7 +267,7 @@ def keep_under(repo: GitRepository, ref: str, commit: str) -> str:
         name = ref if number == 1 else f"{ref}-{number}"
         there = repo.commit_of(name)
         if there is None:
-            ended = repo.git("update-ref", "--no-deref", "--", name, commit, "0" * len(commit))
+            ended = repo.set_ref(name, commit, "0" * len(commit))
             if ended.code == 0:
                 return name
             there = repo.commit_of(name)  # another may have been quicker

@@ -289,7 +289,7 @@ class _Making:
         if at(repo, self.path) is not None:
             forget(repo, self.path)
         if self.is_new and repo.branch_exists(self.branch):
-            repo.git("update-ref", "-d", "--", f"refs/heads/{self.branch}", self.commit)
+            repo.delete_ref(f"refs/heads/{self.branch}", self.commit)
         if self._was_empty:
             os.makedirs(self.path)
         for parent in (os.path.join(repo.git_dir, "worktrees"), *self._missing):

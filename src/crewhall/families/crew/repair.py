@@ -127,7 +127,8 @@ def _bring_back_branch(repair: Repair, one: Difference) -> None:
             hint=f"Name one: `git branch {row['branch']} COMMIT`, in {row['repository_path']}.",
             instance_id=row["id"],
         )
-    repo.text("update-ref", f"refs/heads/{row['branch']}", commit, "0" * len(commit))  # unless it is back already
+    ref = f"refs/heads/{row['branch']}"
+    repo.text("update-ref", "--no-deref", ref, commit, "0" * len(commit))  # unless it is back already
 
 
 def _revoke(repair: Repair, one: Difference) -> None:

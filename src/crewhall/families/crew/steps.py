@@ -107,7 +107,7 @@ def _remove_new_worktree(world: NodeWorld, operation: Change) -> None:
     is_new = _is_in_base(repo, row)
     removed = remove_worktree(repo, row["worktree"], row["branch"], is_new, saved_ref(row["id"]))
     for ref in removed.saved_refs if is_new else ():
-        repo.git("update-ref", "-d", "--", ref)
+        repo.delete_ref(ref)
 
 
 def _write_files(world: NodeWorld, operation: Change) -> Row:

@@ -184,7 +184,7 @@ def _remove_tree(world: JudgeWorld, operation: Judging) -> None:
         _remove_papers(tree, _directory(operation))
         removed = remove_worktree(repo, tree, branch, True, f"refs/crewhall/saved/{branch}")
         for ref in removed.saved_refs:
-            repo.git("update-ref", "-d", "--", ref)
+            repo.delete_ref(ref)
 
 
 def _remove_papers(tree: str, directory: str) -> None:

@@ -41,13 +41,13 @@ def commit_feedback(world: NodeWorld, operation: Operation[Any]) -> Row:
     message = f"Review feedback, round {row['review_iteration']}\n\nBy {reviewer_name(row['reviewer'])}."
     change = OneFileChange(NAME, blob, message, row["id"], row["created_at"])
     commit = commit_file(repo, spread["forked_from"], change)
-    repo.text("update-ref", _ref(row), commit)
+    repo.text("update-ref", "--no-deref", _ref(row), commit)
     return {"git_commit": commit, "merge_commit": None}
 
 
 def _drop_commit(world: NodeWorld, operation: Change) -> None:
     row, _, coder = round_rows(operation)
-    open_repository(coder["repository_path"]).text("update-ref", "-d", _ref(row))
+    open_repository(coder["repository_path"]).text("update-ref", "--no-deref", "-d", _ref(row))
 
 
 def _ref(row: FeedbackRow) -> str:
@@ -79,7 +79,7 @@ def merge_feedback(world: NodeWorld, coder: InstanceRow, row: FeedbackRow, commi
         merged = advance(repo, coder["worktree"], coder["branch"], change)
     except Hindered:
         return None
-    repo.text("update-ref", "-d", _ref(row))
+    repo.text("update-ref", "--no-deref", "-d", _ref(row))
     return merged
 
 
