@@ -29,8 +29,9 @@ from crewhall.app import Hub
 from crewhall.config import Settings
 from crewhall.edges.bridge.address_files import AddressFile, running_hubs
 from crewhall.edges.bridge.hub_socket import HubSocket
+from crewhall.edges.http.connection import Connection
 from crewhall.edges.http.errors import HANDLERS
-from crewhall.edges.http.guard import Connection, Guard, credentials
+from crewhall.edges.http.guard import Guard, credentials
 from crewhall.edges.http.metrics import Metrics
 from crewhall.edges.http.rest import PREFIX, RestEdge
 from crewhall.edges.http.websocket import LiveEdge

@@ -22,8 +22,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.server import ServerState
 
+from crewhall.edges.http.connection import Connection
 from crewhall.edges.http.errors import HANDLERS
-from crewhall.edges.http.guard import Connection, Guard, WrongMethod, refusal
+from crewhall.edges.http.guard import Guard, WrongMethod, refusal
 from crewhall.edges.mcp.caller import WORKTREE
 from crewhall.edges.mcp.server import McpEdge
 from crewhall.edges.mcp.sse import SseEdge
