@@ -1,5 +1,6 @@
 """What the tests stand on: both databases, a hall, a clock, a hub on a real port."""
 
+import asyncio
 import contextlib
 import gc
 import os
@@ -179,7 +180,13 @@ class Live:
         with hub.own_work() as tx:
             self.token = operator_token(tx, hub.settings.home, hub.clock())
         ready = threading.Event()
-        self._server = HubServer(hub, listener, ready.set)
+
+        def note_ready() -> None:
+            self.loop = asyncio.get_running_loop()
+            ready.set()
+
+        self._server = HubServer(hub, listener, note_ready)
+        self.services = self._server.services
         self._thread = threading.Thread(target=self._server.serve_forever, name="live-hub")
         self._thread.start()
         assert ready.wait(20)

@@ -4,15 +4,21 @@ Who is at the other end of a loopback connection, as the kernel tells it (Linux)
 Each end of a connection is a socket of its own. The kernel is asked for the one whose local address is the client's;
 its uid is the user who made it. One question over netlink takes some microseconds; reading the whole socket table in
 /proc takes milliseconds, and stands in where netlink is closed.
+
+    accept ─▶ addresses ─▶ ask ─▶ is our own end still connected?     yes: the answer is about this connection
+
+As long as our end is, no other connection can have its two addresses. A client that reset its connection has freed its
+port, and whoever connects from there next has another connection: so an answer counts only if our end outlived it.
 """
 
+import errno
 import ipaddress
 import os
 import socket
 import struct
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from crewhall.outside.leftovers import process_ids
 
@@ -24,6 +30,9 @@ BY_FAMILY = 20  # its one question, and the type of its answer
 REQUEST = 1
 ANY_COOKIE = 0xFFFF_FFFF
 TABLES = {"/proc/net/tcp": False, "/proc/net/tcp6": True}
+IS_LINUX = sys.platform == "linux"
+CONNECTED = (1, 8)  # ESTABLISHED and CLOSE_WAIT, among the kernel's states of a connection
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
 
 class PeerSocket(NamedTuple):
@@ -31,16 +40,44 @@ class PeerSocket(NamedTuple):
 
     uid: int
     inode: int
+    is_loopback: bool  # its address is one that no network has
 
 
-def peer_uid(client: Address, server: Address) -> int | None:
-    """The user whose process holds the client's end of this connection, or None when the kernel does not say."""
-    found = peer_socket(client, server) if _ip(client).is_loopback else None
-    return found.uid if found else None
+class Connected(Protocol):
+    """Our own end of a connection: a socket, or what a transport has in its place."""
+
+    def getpeername(self) -> Any: ...
+
+    def getsockname(self) -> Any: ...
+
+    def getsockopt(self, level: int, option: int, size: int, /) -> bytes: ...
+
+
+def peer_of(connection: Connected) -> PeerSocket | None:
+    """The other end of this connection, or None when it is closed, of another machine or not to be seen.
+
+    It costs some microseconds. Raises OSError when the kernel could not be asked, as when descriptors are used up.
+    """
+    if not IS_LINUX:
+        return None
+    try:
+        peer, own = connection.getpeername()[:2], connection.getsockname()[:2]
+    except OSError:
+        return None  # it has ended
+    found = peer_socket(peer, own)
+    return found if _is_connected(connection) else None
+
+
+def _is_connected(connection: Connected) -> bool:
+    """Whether neither side has reset this connection; the other may have said that it sends no more."""
+    try:
+        return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in CONNECTED
+    except OSError:
+        return False
 
 
 def peer_socket(client: Address, server: Address) -> PeerSocket | None:
-    """The client's end of this connection, or None when it is closed, of another machine or not to be seen."""
+    """The socket that has these two addresses now, or None when there is none. Raises OSError as `peer_of` does."""
     try:
         return _by_netlink(client, server)
     except OSError:
@@ -48,15 +85,19 @@ def peer_socket(client: Address, server: Address) -> PeerSocket | None:
 
 
 def holders(inode: int) -> list[int]:
-    """The processes of our user that have this socket open. It takes some microseconds for each open file."""
+    """The processes of our user that have this socket open. It takes some microseconds for each open file.
+
+    Raises OSError when they could not be looked at for want of descriptors.
+    """
     wanted, found = f"socket:[{inode}]", []
     for pid in process_ids():
         try:
             with os.scandir(f"/proc/{pid}/fd") as files:
                 if any(os.readlink(file.path) == wanted for file in files):
                     found.append(pid)
-        except OSError:  # another user's, or gone in the meantime
-            continue
+        except OSError as error:  # another user's, or gone in the meantime
+            if error.errno in EXHAUSTED:
+                raise
     return found
 
 
@@ -74,6 +115,8 @@ def _by_netlink(client: Address, server: Address) -> PeerSocket | None:
         kernel.sendto(header + question, (0, 0))
         answer = kernel.recv(4096)
     kind = struct.unpack_from("=H", answer, 4)[0]
+    if kind == BY_FAMILY and answer[20:24] != ends[:4]:
+        return None  # a listener at the client's port, for want of a connection
     if kind != BY_FAMILY:
         error = -struct.unpack_from("=i", answer, 16)[0]
         if error == 2:  # ENOENT: there is no such connection
@@ -81,20 +124,20 @@ def _by_netlink(client: Address, server: Address) -> PeerSocket | None:
         raise OSError(error, "the kernel does not tell")
     uid, inode = struct.unpack_from("=II", answer, 16 + 64)
     # A closed end is kept for a while, with no inode, and as root's whoever closed it.
-    return PeerSocket(uid, inode) if inode else None
+    return PeerSocket(uid, inode, source.is_loopback) if inode else None
 
 
 def by_table(client: Address, server: Address) -> PeerSocket | None:
-    """The same from the tables in /proc."""
+    """The same from the tables in /proc; None where they may not be read."""
     for table, v6 in TABLES.items():
         try:
             text = Path(table).read_text("ascii")
-        except OSError:
+        except (FileNotFoundError, PermissionError):
             continue
         _, found, rest = text.partition(f" {_table_address(client, v6)} {_table_address(server, v6)} ")
         fields = rest.split(maxsplit=7)
         if found and fields[6] != "0":
-            return PeerSocket(int(fields[4]), int(fields[6]))
+            return PeerSocket(int(fields[4]), int(fields[6]), _ip(client).is_loopback)
     return None
 
 

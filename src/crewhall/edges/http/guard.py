@@ -38,8 +38,13 @@ class WrongMethod(InvalidInput):
 
 
 def credentials(scope: Scope, settings: Settings) -> Credentials:
-    """What this request says about its sender. An empty token is a wrong one, never none."""
+    """What this request says about its sender. An empty token is a wrong one, never none.
+
+    Raises Unavailable when that is a local process, and the system cannot be asked whose.
+    """
     peer: Peer | None = scope.get("state", {}).get("peer")
+    if peer:
+        peer.ask()
     sender = peer.sender if peer else None
     names = {name for name, _ in scope["headers"]}
     headers = Headers(scope=scope)
