@@ -20,13 +20,13 @@ from crewhall.outside.disk import delete, refuse_mounts
 from crewhall.outside.git import GitRepository
 from crewhall.outside.saving import git_dir_of, is_kept, keep_under, namespace, save_staged, save_work
 from crewhall.outside.submodules import module_dirs, module_of, repositories_below, save_modules
+from crewhall.outside.worktree_place import true_path
 from crewhall.outside.worktrees import (
     GitWorktree,
     clear_half_made,
     forget,
     lock_for,
     trash_of,
-    true_path,
     worktrees,
 )
 from crewhall.paths import is_below

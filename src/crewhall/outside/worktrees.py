@@ -25,6 +25,7 @@ from crewhall.outside.disk import FULL, delete, hold, is_held, room_hint
 from crewhall.outside.git import LOCK_SECONDS, GitRepository, lock, pause, refusal, version
 from crewhall.outside.run import Ended
 from crewhall.outside.saving import git_dir_of
+from crewhall.outside.worktree_place import refuse_strange, safe_place
 
 HALF_MADE = "initializing"  # git's own lock on a worktree that it is making
 SINCE_NULS = (2, 36)
@@ -106,12 +107,6 @@ def last_head(repo: GitRepository, path: str) -> str:
     return lines[-1].split()[1] if lines and len(lines[-1].split()) > 1 else ""
 
 
-def true_path(path: str) -> str:
-    """The path without links in its parents; its last part may be anything, or not there."""
-    parent, name = os.path.split(os.path.abspath(path))
-    return os.path.join(os.path.realpath(parent), name)
-
-
 def trash_of(path: str) -> str:
     """Where a worktree waits for its deletion, out of everybody's way; all in it has been saved."""
     parent, name = os.path.split(path)
@@ -127,7 +122,8 @@ def add_worktree(repo: GitRepository, path: str, branch: str, base: str, may_be_
     unknown base, InvalidState when the disk refuses.
     """
     repo.refuse_bad_branch(branch)
-    path = true_path(path)
+    with _plainly(path):
+        path = safe_place(repo.root, path)
     _refuse_bad_path(path)
     with _plainly(path), contextlib.ExitStack() as held:
         with lock_for(repo, path) as (alone, there):
@@ -140,7 +136,7 @@ def add_worktree(repo: GitRepository, path: str, branch: str, base: str, may_be_
             making = _Making(alone, path, branch, base)
             making.register(alone)
             handle = held.enter_context(hold(path))
-        making.check_out(replace(repo, keep=(handle,)))
+        making.check_out(replace(repo, keep=(handle,)), handle)
     return Added(making.is_new, was_there=there is not None)
 
 
@@ -259,16 +255,19 @@ class _Making:
         new = ("--no-track", "-b", self.branch, "--", self.path, self.commit)
         words = new if self.is_new else ("--", self.path, self.branch)
         try:
-            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            _make_parents(_missing_parents(self.path))
+            if safe_place(repo.root, self.path) != self.path:
+                raise Conflict(f"another user has put a link on the way to {self.path}", hint="Choose another path.")
             delete(trash_of(self.path))
             self._run(repo, "worktree", "add", "--quiet", "--no-checkout", "--lock", "--reason", HALF_MADE, *words)
         except BaseException:
             self._undo(_calm(repo))
             raise
 
-    def check_out(self, repo: GitRepository) -> None:
-        """Fill the worktree as git itself does, and take the mark away. Its directory is held."""
+    def check_out(self, repo: GitRepository, handle: int) -> None:
+        """Fill the worktree as git itself does, and take the mark away. The handle holds its directory."""
         try:
+            refuse_strange(repo.root, self.path, handle)
             git_dir = git_dir_of(repo, self.path)
             env = {"GIT_DIR": git_dir, "GIT_WORK_TREE": self.path}
             self._run(repo, "reset", "--hard", "--quiet", "--no-recurse-submodules", cwd=self.path, env=env)
@@ -307,6 +306,13 @@ def _add_failure(repo: GitRepository, ended: Ended, path: str) -> Failure:
     is_unwritten = UNWRITTEN.search(ended.err)
     hint = room_hint(os.path.dirname(path), repo.git_dir) if is_unwritten else "Fix what git says, then try again."
     return refusal(ended, f"make the worktree {path}", f"Nothing was made. {hint}")
+
+
+def _make_parents(missing: list[str]) -> None:
+    """Make these directories, the deepest first in the list; whatever the umask, others may not write them."""
+    for parent in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(parent, 0o755)
 
 
 def _missing_parents(path: str) -> list[str]:

@@ -51,6 +51,10 @@ class GitWatch:
         draft.write_text(f'case "$*" in\n{rule}\nesac\n')
         draft.rename(self._rule)
 
+    def run_at(self, words: str, script: str) -> None:
+        """Run a script before the next such command."""
+        self._at(words, script)
+
     def kill_at(self, words: str, *, after: bool) -> None:
         """Kill the process that runs such a command, once: before git does it, or right after."""
         first = f'{self.real} "$@"; ' if after else ""

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from crewhall.app import Hub
+from crewhall.errors import Conflict, Forbidden
 from crewhall.identity import new_id
+from crewhall.outside.git import open_repository
+from crewhall.outside.worktrees import add_worktree
 from tests.conftest import Agent, Clock, eventually
 from tests.families.work.claims import pass_time, refuse_changes, rows
 from tests.families.work.repositories import Body, GitWatch, WorkspaceSite, edit
@@ -275,6 +278,97 @@ def test_the_directory_of_all_worktrees_may_be_a_link_to_a_larger_disk(
 ) -> None:
     (tmp_path / "large").mkdir()
     site.home.symlink_to(tmp_path / "large")
+    workflow, _ = site.workflow()
+    made = Agent(hub).call("workspace_create", workflow_id=workflow, branch="a")
+    assert made["path"] == str(tmp_path / "large" / "a")
+
+
+@pytest.fixture
+def public(site: WorkspaceSite) -> Iterator[Path]:
+    """The repository's directory, in which every user may make files; a later one in it is nobody's."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make another user's files")
+    site.root.parent.chmod(0o1777)
+    yield site.root.parent
+    site.root.parent.chmod(0o755)
+
+
+def give_away(path: Path) -> None:
+    os.chown(path, 65534, 65534, follow_symlinks=False)
+
+
+@on_sqlite
+@pytest.mark.parametrize("what", ["link", "directory", "open link", "open target", "link on the way", "open directory"])
+def test_no_worktree_is_made_where_another_user_leads(
+    site: WorkspaceSite, hub: Hub, public: Path, tmp_path: Path, what: str
+) -> None:
+    """`shop-worktrees` may be anybody's where all may write; what it leads to is the hub's user's."""
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    lead_astray(site.home, private, what)
+    workflow, tasks = site.workflow(auto_create_workspaces=True)
+    given = {"workflow_id": workflow, "branch": "a"}
+    ada = Agent(hub)
+    for more in ({}, {"path": str(site.home / ".ssh")}, {"path": str(private / ".ssh")}):
+        assert code_of(ada.call, "workspace_create", **given, **more) == "FORBIDDEN"
+        if str(private) not in str(more):  # the operator may name any place
+            assert code_of(site.ask, "workspace_create", **given, **more) == "FORBIDDEN"
+    problem = ada.call("task_claim", task_id=tasks["one"], agent_id=ada.id)["workspace_problem"]
+    assert "no worktree is made at" in problem and ("nobody" in problem or "may write" in problem)
+    assert (list(private.iterdir()), site.worktrees(), refs(site.root)) == ([], [], site.before)
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    "script",
+    [
+        "ln -s {private} {home} && chown -h 65534 {home}",
+        "mkdir {home} && chown 65534 {home}",
+        "mkdir -p {home}/a && chown 65534 {home}/a",
+    ],
+)
+def test_a_link_that_comes_while_a_worktree_is_made_leads_nowhere(
+    site: WorkspaceSite, public: Path, tmp_path: Path, watch: GitWatch, script: str
+) -> None:
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    watch.run_at("worktree list", script.format(private=private, home=site.home))
+    with pytest.raises((Conflict, Forbidden)):
+        add_worktree(open_repository(str(site.root)), str(site.home / "a"), "a", "main")
+    assert (list(private.iterdir()), site.worktrees(), refs(site.root)) == ([], [], site.before)
+
+
+def lead_astray(home: Path, private: Path, what: str) -> None:
+    """Make `shop-worktrees` what another user controls."""
+    if "directory" in what:
+        home.mkdir()
+    elif what == "link on the way":
+        home.symlink_to(home.parent / "theirs")
+        (home.parent / "theirs").symlink_to(private)
+        give_away(home.parent / "theirs")
+    else:
+        home.symlink_to(private)
+    if what in ("link", "directory"):
+        give_away(home)
+    if what == "open link":
+        home.parent.chmod(0o777)
+    if what == "open target":
+        private.chmod(0o777)
+    if what == "open directory":
+        home.chmod(0o777)
+
+
+@on_sqlite
+def test_what_is_the_repository_s_own_owner_s_may_lead_to_worktrees(
+    site: WorkspaceSite, hub: Hub, public: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git is told by safe.directory whose repository it may use; root's links are as good as ours."""
+    (tmp_path / "large").mkdir()
+    site.home.symlink_to(tmp_path / "large")
+    for path in (site.root, site.root / ".git", site.home, tmp_path / "large"):
+        give_away(path)
+    (tmp_path / ".gitconfig").write_text(f"[safe]\n\tdirectory = {site.root}\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
     workflow, _ = site.workflow()
     made = Agent(hub).call("workspace_create", workflow_id=workflow, branch="a")
     assert made["path"] == str(tmp_path / "large" / "a")

@@ -13,11 +13,10 @@ from crewhall.families.crew.steps import RESTARTING, STARTING, Change, NodeWorld
 from crewhall.families.work.agent.model import Role
 from crewhall.families.work.agent.record import insert_agent
 from crewhall.families.work.claim.leases import lease_ms
-from crewhall.families.work.workspace.creation import worktrees_directory
+from crewhall.families.work.workspace.creation import worktree_path, worktrees_directory
 from crewhall.journal import Kind
 from crewhall.outside.free_ports import free_ports
 from crewhall.outside.git import GitRepository
-from crewhall.outside.worktrees import true_path
 from crewhall.stop import Stop
 from crewhall.store.transaction import Row, Tx
 
@@ -52,7 +51,7 @@ def begin_start(
     taken = [one["id"] for one in tx.all("instance_ids_with", stem=f"{stem}-a")]
     instance_id = numbered_id(stem, [*taken, *names])
     known = fields["runtime"] if fields["runtime"] in KNOWN_TO_AGENTS else "custom"
-    path = true_path(os.path.join(worktrees_directory(fields["repository_path"]), instance_id))
+    path = worktree_path(fields["repository_path"], instance_id)
     own = {"name": instance_id, "runtime": known, "workspace_path": path, "metadata": None}
     own["capabilities"] = json.dumps(capabilities) if capabilities else None
     agent = insert_agent(call, tx, own, role, fields["type"], "offline")

@@ -1,16 +1,13 @@
 """The start of a round that the judge reviews: noted in the hall, and left to a chore."""
 
-import os
-
 from crewhall.app import Call
 from crewhall.families.crew.model import InstanceRow
 from crewhall.families.review.judge_steps import JUDGING
 from crewhall.families.review.prompt import ReviewFacts
 from crewhall.families.review.review_rows import note_judge_asked
 from crewhall.families.review.rules import JUDGED
-from crewhall.families.work.workspace.creation import worktrees_directory
+from crewhall.families.work.workspace.creation import worktree_path
 from crewhall.identity import new_id
-from crewhall.outside.worktrees import true_path
 from crewhall.store.transaction import Tx
 
 
@@ -22,7 +19,7 @@ def begin_judging(call: Call, tx: Tx, coder: InstanceRow, facts: ReviewFacts, co
     tx.run("review_insert", iteration=facts.iteration, completion_message=said, now=tx.now, **own)
     note_judge_asked(tx, coder, facts.iteration, facts.head)
     branch = f"judge-{coder['id']}-r{facts.iteration}-{round_id[-6:]}"
-    tree = true_path(os.path.join(worktrees_directory(coder["repository_path"]), branch))
+    tree = worktree_path(coder["repository_path"], branch)
     title = coder["prompt"].strip().partition("\n")[0][:200] or coder["id"]
     data = {"tree": tree, "branch": branch, "contract": contract, "title": title}
     call.hub.journal.begin(tx, JUDGING, round_id, place=coder["node"], data=data, holder="a chore", lease_ms=0)

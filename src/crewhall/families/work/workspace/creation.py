@@ -46,7 +46,8 @@ from crewhall.families.work.workspace.rules import (
 from crewhall.identity import new_id
 from crewhall.outside.git import GitRepository, open_repository
 from crewhall.outside.repository_paths import is_directory
-from crewhall.outside.worktrees import Added, add_worktree, at, true_path, worktrees
+from crewhall.outside.worktree_place import safe_place, true_path
+from crewhall.outside.worktrees import Added, add_worktree, at, worktrees
 from crewhall.stop import Part
 from crewhall.store.transaction import Row, Tx
 
@@ -69,6 +70,14 @@ class WorkspaceRequest:
 def worktrees_directory(root: str) -> str:
     """The directory in which the hall puts the worktrees of a repository."""
     return f"{root}-worktrees"
+
+
+def worktree_path(root: str, name: str) -> str:
+    """Where a new worktree of that name goes. The directory may be a link, such as to a larger disk.
+
+    Raises Forbidden when another user made that link, or could change where it leads.
+    """
+    return safe_place(root, os.path.join(worktrees_directory(root), name))
 
 
 def create(call: Call, workflow_id: str, request: WorkspaceRequest) -> WorkspaceRow:
@@ -96,9 +105,9 @@ def create(call: Call, workflow_id: str, request: WorkspaceRequest) -> Workspace
 def _requested_row(call: Call, repo: GitRepository, workflow_id: str, request: WorkspaceRequest) -> Row:
     """The row of a requested workspace. Raises as `create` does."""
     repo.refuse_bad_branch(request.branch)
-    path = true_path(
-        repository_path(request.path or os.path.join(worktrees_directory(repo.root), request.branch.replace("/", "-")))
-    )
+    default = os.path.join(worktrees_directory(repo.root), request.branch.replace("/", "-"))
+    given = repository_path(request.path or default)
+    path = true_path(given)
     base = request.base_branch or repo.current_branch()
     refuse_undecodable(repo.root, path, base)
     if repo.commit_of(base) is None:
@@ -109,9 +118,10 @@ def _requested_row(call: Call, repo: GitRepository, workflow_id: str, request: W
     if there is not None and is_found:
         refuse_other_branch(path, there.branch, request.branch)
     else:
-        home = os.path.dirname(
-            true_path(os.path.join(worktrees_directory(repo.root), "any"))
-        )  # it may be a link to a larger disk
+        path = safe_place(repo.root, given)
+        if call.actor.kind == "agent":
+            worktree_path(repo.root, "any")  # another user's link would make any place one of the repository's
+        home = os.path.dirname(true_path(default))
         refuse_place(call.actor, path, home, repo.git_dir, [tree.path for tree in trees if not tree.is_main])
     return {
         "workflow_id": workflow_id,

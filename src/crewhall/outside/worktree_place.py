@@ -1,0 +1,65 @@
+"""
+Where a worktree may be made: nowhere that another user leads us to, or could swap while it is filled.
+
+    shop-worktrees -> /disk/trees      followed when the link and all on its way belong to us, root or the owner of shop
+    shop-worktrees                     of another user, or writable for others though shop is not: refused
+    /tmp, above /tmp/shop              not looked at: whoever may change it may change the repository too
+"""
+
+import os
+from collections.abc import Iterator
+
+from crewhall.errors import Conflict, Forbidden, NotFound
+from crewhall.ownership import OTHERS_WRITE, Step, Weakness, mode_weakness, owner_weakness, steps, trusted_owners
+from crewhall.paths import is_below
+
+
+def true_path(path: str) -> str:
+    """The path without links in its parents; its last part may be anything, or not there."""
+    parent, name = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(parent), name)
+
+
+def safe_place(root: str, path: str) -> str:
+    """The path without links in its parents, for a worktree of the repository at `root`.
+
+    Raises Forbidden where another user leads or could lead somewhere else, NotFound when there is no repository.
+    """
+    weakness = next(_weaknesses(root, path), None)
+    if weakness is not None:
+        raise Forbidden(
+            f"no worktree is made at {path}: {weakness.problem}",
+            hint=f"Others could change what is there. Run `{weakness.repair}`, or choose another path.",
+        )
+    return true_path(path)
+
+
+def refuse_strange(root: str, path: str, handle: int) -> None:
+    """Raise Conflict when a directory that we hold is another user's, who made it before git could."""
+    if os.fstat(handle).st_uid not in trusted_owners() | {_facts(root).st_uid}:
+        raise Conflict(f"another user has just made {path}", hint="Choose another path.")
+
+
+def _facts(root: str) -> os.stat_result:
+    try:
+        return os.stat(root)
+    except OSError as error:
+        raise NotFound(f"there is no repository at {root}: {error.strerror}", hint="Check the path.") from None
+
+
+def _weaknesses(root: str, path: str) -> Iterator[Weakness]:
+    repository = _facts(root)
+    owners, allowed = trusted_owners() | {repository.st_uid}, repository.st_mode & OTHERS_WRITE
+    parent, name = os.path.split(os.path.abspath(path))
+    for step in steps(parent):
+        if step.is_link or not is_below(root, step.path):
+            yield from _step_weaknesses(step, owners, allowed)
+    place = os.path.join(os.path.realpath(parent), name)
+    if os.path.isdir(place) and not os.path.islink(place):  # a link is refused later: it is no empty directory
+        yield from filter(None, [owner_weakness(place, os.lstat(place), owners)])
+
+
+def _step_weaknesses(step: Step, owners: frozenset[int], allowed: int) -> Iterator[Weakness]:
+    where = (step.parent, os.lstat(step.parent)) if step.is_link else (step.path, step.facts)
+    found = (owner_weakness(step.path, step.facts, owners), mode_weakness(*where, may_be_sticky=True, allowed=allowed))
+    yield from filter(None, found)
