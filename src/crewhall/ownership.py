@@ -20,7 +20,7 @@ MOST_LINKS = 40  # the kernel's own limit
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-class Step(NamedTuple):
+class PathStep(NamedTuple):
     """A directory, a link or a last name that a path leads through, and the directory that it is in."""
 
     path: str
@@ -40,13 +40,13 @@ class Weakness(NamedTuple):
     repair: str
 
 
-def steps(path: str) -> Iterator[Step]:
+def steps(path: str) -> Iterator[PathStep]:
     """All that a path leads through, from `/` on; it ends at the first name that is not there.
 
     Raises OSError for what can't be looked at, and for links without end.
     """
     here, names, links = "/", deque(os.path.abspath(path).split("/")), 0
-    yield Step(here, here, os.lstat(here))
+    yield PathStep(here, here, os.lstat(here))
     while names:
         name = names.popleft()
         if name in ("", "."):
@@ -55,7 +55,7 @@ def steps(path: str) -> Iterator[Step]:
             here = os.path.dirname(here)
             continue
         try:
-            step = Step(os.path.join(here, name), here, os.lstat(os.path.join(here, name)))
+            step = PathStep(os.path.join(here, name), here, os.lstat(os.path.join(here, name)))
         except (FileNotFoundError, NotADirectoryError):
             return
         yield step

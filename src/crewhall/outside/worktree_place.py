@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 
 from crewhall.errors import Conflict, Forbidden, NotFound
-from crewhall.ownership import OTHERS_WRITE, Step, Weakness, mode_weakness, owner_weakness, steps, trusted_owners
+from crewhall.ownership import OTHERS_WRITE, PathStep, Weakness, mode_weakness, owner_weakness, steps, trusted_owners
 from crewhall.paths import is_below
 
 
@@ -59,7 +59,7 @@ def _weaknesses(root: str, path: str) -> Iterator[Weakness]:
         yield from filter(None, [owner_weakness(place, os.lstat(place), owners)])
 
 
-def _step_weaknesses(step: Step, owners: frozenset[int], allowed: int) -> Iterator[Weakness]:
+def _step_weaknesses(step: PathStep, owners: frozenset[int], allowed: int) -> Iterator[Weakness]:
     where = (step.parent, os.lstat(step.parent)) if step.is_link else (step.path, step.facts)
     found = (owner_weakness(step.path, step.facts, owners), mode_weakness(*where, may_be_sticky=True, allowed=allowed))
     yield from filter(None, found)
