@@ -6,9 +6,9 @@ Claude Code as a runtime: what it reads before its first message, and where it s
                                   sessions/PID.json (its own word on its state), projects/*/CONVERSATION.jsonl
 """
 
-import contextlib
 import json
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -21,6 +21,7 @@ from crewhall.families.crew.run_directory import RunDirectory, plainly
 from crewhall.outside import claude_hook
 from crewhall.outside.environment import program_environment
 from crewhall.outside.processes import identify
+from crewhall.outside.program_files import plain_text, plain_time, read_object
 
 EVENTS = (
     *("SessionStart", "UserPromptSubmit", "PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"),
@@ -30,6 +31,7 @@ HOOK_SECONDS = 10
 KEY_END = 20  # characters of a key by which Claude Code knows that a person approved of it
 LINKED = (".credentials.json", "CLAUDE.md")  # the person's own, which an instance uses too
 FILE_BYTES = 1_000_000
+PID = re.compile("[1-9][0-9]{0,9}")
 
 
 def prepare(place: RunDirectory, environment: Mapping[str, str]) -> None:
@@ -52,7 +54,10 @@ def prepare(place: RunDirectory, environment: Mapping[str, str]) -> None:
         for name in ("hooks.jsonl", "hooks.old.jsonl"):  # an earlier run's last word is not this one's state
             (place.path / name).unlink(missing_ok=True)
         _link_own(own.path)
-    own.write(".claude.json", json.dumps(_with_answers(_read(own.path / ".claude.json"), environment), indent=1))
+    own.write(
+        ".claude.json",
+        json.dumps(_with_answers(read_object(own.path / ".claude.json", FILE_BYTES), environment), indent=1),
+    )
 
 
 def _link_own(directory: Path) -> None:
@@ -73,13 +78,6 @@ def _with_answers(known: dict[str, Any], environment: Mapping[str, str]) -> dict
     return answers
 
 
-def _read(path: Path) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError, RecursionError), path.open("rb") as file:
-        value = json.loads(file.read(FILE_BYTES))
-        return value if isinstance(value, dict) else {}
-    return {}
-
-
 def observe(place: RunDirectory, pid: int, now: int) -> Observation | None:
     """What Claude Code itself says of its state: its status file, else its hooks; None when it says nothing."""
     return _by_status_file(place, pid) or observe_hooks(place)
@@ -87,11 +85,11 @@ def observe(place: RunDirectory, pid: int, now: int) -> Observation | None:
 
 def _by_status_file(place: RunDirectory, pid: int) -> Observation | None:
     status = _status(place, pid)
-    since = status.get("statusUpdatedAt") if isinstance(status.get("statusUpdatedAt"), int) else None
+    since = plain_time(status.get("statusUpdatedAt"))
     if status.get("status") == "idle":
         return Observation("idle", "its status file says idle,", "status file", since)
     if status.get("status") == "waiting":
-        what = str(status.get("waitingFor") or "an answer")[:100]
+        what = plain_text(status.get("waitingFor") or "an answer", 100)
         asked = "asked for permission" if what == "permission prompt" else what
         return Observation("waiting", f"waits for a person: {asked},", "status file", since)
     if status.get("status") == "busy":
@@ -104,13 +102,16 @@ def _by_status_file(place: RunDirectory, pid: int) -> Observation | None:
 def _status(place: RunDirectory, pid: int) -> dict[str, Any]:
     """The status file of a living process: the program's own, or of one that it started in its place."""
     directory = place.path / "claude" / "sessions"
-    if (found := _read(directory / f"{pid}.json")) and identify(pid):
+    if (found := read_object(directory / f"{pid}.json", FILE_BYTES)) and identify(pid):
         return found
     newest: dict[str, Any] = {}
+    latest = 0
     for path in sorted(directory.glob("*.json"))[:100]:
-        one = _read(path)
-        if path.stem.isdigit() and identify(int(path.stem)) and one.get("updatedAt", 0) >= newest.get("updatedAt", 0):
-            newest = one
+        if not PID.fullmatch(path.stem) or identify(int(path.stem)) is None:
+            continue
+        one = read_object(path, FILE_BYTES)
+        if one and (at := plain_time(one.get("updatedAt")) or 0) >= latest:
+            newest, latest = one, at
     return newest
 
 

@@ -58,14 +58,15 @@ class Mailbox:
         """Take a message from one tray to another; False when it is not there any more."""
         try:
             self.path(before, message_id).rename(self.path(after, message_id))
-        except FileNotFoundError:
+        except OSError:  # it is gone, or something else is in its place
             return False
         return True
 
     def drop(self, message_id: str) -> None:
         """Forget a message."""
         for tray in TRAYS:
-            self.path(tray, message_id).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self.path(tray, message_id).unlink(missing_ok=True)
 
     def ids(self) -> set[str]:
         """All messages that are on their way."""

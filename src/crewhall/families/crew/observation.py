@@ -12,8 +12,8 @@ from typing import Any
 
 from crewhall.families.crew.model import InstanceRow, InstanceState, StateName, StateSource
 from crewhall.families.crew.run_directory import RunDirectory
+from crewhall.outside.program_files import plain_number, plain_text, plain_time
 
-YEAR_9999_MS = 253_370_764_800_000
 WORDS: dict[str, StateName] = {
     "starting": "starting",
     "working": "working",
@@ -58,30 +58,32 @@ def by_state_file(place: RunDirectory) -> Observation | None:
     name = WORDS.get(str(told.get("state")))
     if name is None:
         return None
-    detail = str(told.get("detail") or "")[:200]
-    at = told.get("at")
-    since = at if type(at) is int and 0 < at < YEAR_9999_MS else None
+    detail = plain_text(told.get("detail") or "", 200)
     evidence = f"the program wrote '{told['state']}{f': {detail}' if detail else ''}'"
-    return Observation(name, evidence, "state file", since)
+    return Observation(name, evidence, "state file", plain_time(told.get("at")))
 
 
 def end_text(ended: dict[str, Any]) -> str:
     """How a program ended, by the launcher's word: `exit 1`, `killed by signal 9`, `setup failed with 2`."""
     if ended.get("how") == "exit":
-        return f"exit {ended.get('code')}"
+        return f"exit {_number_text(ended.get('code'))}"
     if ended.get("how") == "signal":
-        return f"killed by signal {ended.get('signal')}"
+        return f"killed by signal {_number_text(ended.get('signal'))}"
     if ended.get("how") == "setup failed":
-        return f"setup failed with {ended.get('code')}"
+        return f"setup failed with {_number_text(ended.get('code'))}"
     if ended.get("how") == "not found":
-        return f"could not be started: {str(ended.get('message') or 'exit 127')[:200]}"
-    return str(ended.get("how") or "nobody knows how")
+        return f"could not be started: {plain_text(ended.get('message') or 'exit 127', 200)}"
+    return plain_text(ended.get("how") or "nobody knows how", 100)
+
+
+def _number_text(value: object) -> str:
+    number = plain_number(value)
+    return "?" if number is None else str(number)
 
 
 def end_time(ended: dict[str, Any]) -> int | None:
     """When a program ended, by the launcher's word; None when it could not write that down."""
-    at = ended.get("at")
-    return at if isinstance(at, int) else None
+    return plain_time(ended.get("at"))
 
 
 def ended_observation(row: InstanceRow) -> Observation:

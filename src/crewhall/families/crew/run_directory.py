@@ -8,7 +8,6 @@ An instance's run directory: what its program is started with, and what it and t
 """
 
 import contextlib
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Any
 from crewhall.config import Settings
 from crewhall.errors import InvalidState
 from crewhall.outside.disk import delete
+from crewhall.outside.program_files import open_plain, read_object
 
 STATE_BYTES = 64_000
 OUTPUT_BYTES = 4_000_000
@@ -64,14 +64,11 @@ class RunDirectory:
 
     def read(self, name: str) -> dict[str, Any]:
         """What a file of the launcher's or the program's says; {} when it is not there or no JSON object."""
-        with contextlib.suppress(OSError, ValueError, RecursionError), open(self.path / name, "rb") as file:
-            value = json.loads(file.read(STATE_BYTES))
-            return value if isinstance(value, dict) else {}
-        return {}
+        return read_object(self.path / name, STATE_BYTES)
 
     def last_output(self, lines: int) -> str:
         """The end of the terminal's text as it was kept when the session ended; empty when nothing was."""
-        with contextlib.suppress(OSError), open(self.path / "output.txt", "rb") as file:
+        with contextlib.suppress(OSError), open_plain(self.path / "output.txt") as file:
             return "\n".join(file.read(OUTPUT_BYTES).decode("utf-8", "replace").split("\n")[-lines:])
         return ""
 

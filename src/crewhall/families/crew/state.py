@@ -7,6 +7,7 @@ from crewhall.families.crew.observation import Observation, by_state_file, end_t
 from crewhall.families.crew.run_directory import run_directory
 from crewhall.families.crew.runtimes import runtime_named
 from crewhall.families.crew.site import Terminals, is_running, left_program
+from crewhall.outside.program_files import plain_number, plain_time
 from crewhall.outside.tmux import Pane
 
 
@@ -36,7 +37,7 @@ def _observe_session(settings: Settings, row: InstanceRow, now: int, terminals: 
         return Observation("starting", "its program has not started yet; session made", "launcher", row["created_at"])
     told = None
     if runtime_named(settings, row["runtime"]).state == "claude":
-        told = claude_code.observe(place, int(started.get("pid") or 0), now)
+        told = claude_code.observe(place, plain_number(started.get("pid")) or 0, now)
     return told or by_state_file(place) or _alive(started, terminals.panes.get(row["session"]))
 
 
@@ -48,5 +49,4 @@ def _alive(started: dict[str, object], pane: Pane | None) -> Observation:
 
 
 def _start(started: dict[str, object]) -> int | None:
-    at = started.get("at")
-    return at if isinstance(at, int) else None
+    return plain_time(started.get("at"))

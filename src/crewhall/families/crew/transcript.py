@@ -8,8 +8,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from crewhall.outside.program_files import open_plain, plain_number
+
 STEP_BYTES = 8_000_000  # read at one time
 LINE_BYTES = 64_000_000  # a line that is longer is skipped
+MOST_TOKENS = 100_000_000  # of one answer; a higher number is none
 MESSAGE = re.compile(r"\[Message (im_[a-z0-9]+) from ")
 INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
@@ -31,7 +34,7 @@ class Transcript:
         if path is None:
             self.is_read = True
             return
-        with contextlib.suppress(OSError), path.open("rb") as file:
+        with contextlib.suppress(OSError), open_plain(path) as file:
             file.seek(self.offset)
             data = file.read(STEP_BYTES)
             whole = data.rfind(b"\n") + 1
@@ -43,7 +46,7 @@ class Transcript:
             self.is_read = len(data) < STEP_BYTES
 
     def _note(self, line: bytes) -> None:
-        with contextlib.suppress(ValueError, RecursionError, TypeError, AttributeError, KeyError):
+        with contextlib.suppress(ValueError, RecursionError, TypeError, AttributeError, KeyError, OverflowError):
             entry = json.loads(line)
             kind, attachment = entry.get("type"), entry.get("attachment") or {}
             if kind == "user":
@@ -58,11 +61,16 @@ class Transcript:
     def _count(self, message: dict[str, Any]) -> None:
         """Add the use of an answer; the last of its parts counts."""
         usage, answer = message["usage"], str(message["id"])
-        found = (sum(int(usage.get(name) or 0) for name in INPUT), int(usage["output_tokens"]))
+        found = (sum(_tokens(usage, name) for name in INPUT), _tokens(usage, "output_tokens"))
         before = self._uses.get(answer, (0, 0))
         self.input_tokens += found[0] - before[0]
         self.output_tokens += found[1] - before[1]
         self._uses[answer] = found
+
+
+def _tokens(usage: dict[str, Any], name: str) -> int:
+    number = plain_number(usage.get(name)) or 0
+    return number if number <= MOST_TOKENS else 0
 
 
 def _plain(content: Any) -> str:
