@@ -24,7 +24,7 @@ from crewhall.families.crew.runtimes import runtime_named
 from crewhall.families.crew.site import tmux_of
 from crewhall.families.crew.transcript import Transcript
 from crewhall.families.work.message import inbox
-from crewhall.families.work.message.model import OPERATOR_INBOX
+from crewhall.families.work.message.model import HALL, OPERATOR_INBOX
 from crewhall.families.work.message.rules import body_text
 from crewhall.identity import new_id
 from crewhall.store.transaction import Tx
@@ -160,16 +160,25 @@ def queue_message(tx: Tx, row: InstanceRow, sender: str, text: str, *, inbox_onl
     tx.run("instance_message_insert", id=message_id, instance_id=row["id"], sender=sender, body=text, now=tx.now)
     tx.event("instance.messaged", row["id"], data=json.dumps({"message_id": message_id}))
     if inbox_only:
-        put_in_inbox(tx, row, text)
+        put_in_inbox(tx, row, sender, text)
         note_delivery(tx, row["id"], message_id, "inbox")
     return message_id
 
 
-def put_in_inbox(tx: Tx, row: InstanceRow, text: str) -> None:
-    """Write to the instance's agent, as the operator."""
+def put_in_inbox(tx: Tx, row: InstanceRow, sender: str, text: str) -> None:
+    """Write to the instance's agent: as the operator, as another instance's agent, or as the hall."""
+    who = _inbox_sender(tx, sender)
     about = {"subject": None, "priority": "normal", "workflow": None, "task": None, "expires_at": None}
     begins = {"thread": new_id("th"), "turn": 1, "reply_to": None}
-    letter = {"sender": OPERATOR_INBOX, "type": "notification", "now": tx.now, **body_text(text), **about, **begins}
+    letter = {"sender": who, "type": "notification", "now": tx.now, **body_text(text), **about, **begins}
     (sent,) = inbox.put(tx, letter, [row["agent_id"]], inbox.hold(tx, [row["agent_id"]], each=1))
-    data = {"sender": OPERATOR_INBOX, "recipient": row["agent_id"], "thread": letter["thread"]}
+    data = {"sender": who, "recipient": row["agent_id"], "thread": letter["thread"]}
     tx.event("message.sent", sent, data=json.dumps(data))
+
+
+def _inbox_sender(tx: Tx, sender: str) -> str:
+    """The operator's inbox for the operator alone, an instance's agent; the hall for the judge and itself."""
+    if sender == OPERATOR_INBOX:
+        return OPERATOR_INBOX
+    instance: InstanceRow | None = tx.one("instance_get", id=sender)
+    return HALL if instance is None else instance["agent_id"]

@@ -10,6 +10,7 @@ Whoever renames a message delivers it. One hub at a time works on a mailbox; hoo
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,11 +22,15 @@ from crewhall.outside.disk import try_lock
 
 Tray = Literal["outbox", "taken", "pasting"]
 TRAYS: tuple[Tray, ...] = ("outbox", "taken", "pasting")
+HEAD = re.compile(r"\[(?=\s{0,9}Message\s{1,9}im_)", re.IGNORECASE)  # of a message, in a message
 
 
 def frame(row: InstanceMessageRow) -> str:
-    """The message as the program gets it: never beginning with `!` or `/`, and with an id that can be found."""
-    return f"[Message {row['id']} from {row['sender']}, by Crewhall]\n{row['body']}"
+    """The message as the program gets it: never beginning with `!` or `/`, and with an id that can be found.
+
+    No other message begins inside it: neither the program, nor the hall when it looks for ids, is to take one for real.
+    """
+    return f"[Message {row['id']} from {row['sender']}, by Crewhall]\n{HEAD.sub('(', row['body'])}"
 
 
 @dataclass(frozen=True)

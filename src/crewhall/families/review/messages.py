@@ -3,10 +3,12 @@
 from typing import Any
 
 from crewhall.families.review.items import RoundOutcome
+from crewhall.families.review.quotes import one_line, quote
 from crewhall.families.review.rules_item import Mention
 
 SHOWN = 4_000  # characters of a feedback in a message; the file has all of it
 SHOWN_ITEM = 500
+SHOWN_FILE = 200
 
 
 def feedback_message(sent: dict[str, Any], outcome: RoundOutcome) -> str:
@@ -17,7 +19,7 @@ def feedback_message(sent: dict[str, Any], outcome: RoundOutcome) -> str:
     if left := [item.id for item in outcome.after if item.blocks and item.id not in named]:
         lines.append(f"Still open and blocking from earlier rounds: {', '.join(left)}.")
     text = sent["feedback"]
-    lines += ["", text[:SHOWN] + ("…" if len(text) > SHOWN else ""), ""]
+    lines += ["", quote(text, SHOWN), ""]
     return "\n".join([*lines, f"All of it is in REVIEW_FEEDBACK.md in your worktree. {_next_step(outcome)}"])
 
 
@@ -25,8 +27,8 @@ def _item_line(one: Mention, outcome: RoundOutcome) -> str:
     again = "" if one.found_by == "new" else ", again"
     blocks = "blocks" if one.item_id in outcome.blocking_ids else "does not block"
     line = f":{one.given.line}" if one.given.line else ""
-    place = f" ({one.given.file}{line})" if one.given.file else ""
-    return f"- {one.item_id} [{blocks}{again}]{place} {one.given.text[:SHOWN_ITEM]}"
+    place = f" ({one_line(one.given.file, SHOWN_FILE)}{line})" if one.given.file else ""
+    return f"- {one.item_id} [{blocks}{again}]{place} {one_line(one.given.text, SHOWN_ITEM)}"
 
 
 def _next_step(outcome: RoundOutcome) -> str:

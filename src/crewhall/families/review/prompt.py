@@ -5,9 +5,11 @@ from dataclasses import dataclass
 
 from crewhall.families.crew.model import InstanceRow
 from crewhall.families.review.model import ItemRow
+from crewhall.families.review.quotes import one_line, quote
 from crewhall.outside.git import GitRepository
 
 TASK_LETTERS, GIVEN_LETTERS, STAT_LETTERS, ITEM_LETTERS = 20_000, 20_000, 12_000, 500
+FILE_LETTERS = 200
 MOST_ITEMS = 60
 BAR = (
     "An item blocks if the change is wrong, unsafe, untested where it matters, or does not do what the task asks. "
@@ -22,7 +24,7 @@ LAST = "This is the last round: after it, a person decides. Let nothing block th
 
 @dataclass(frozen=True)
 class ReviewFacts:
-    """What a round is about. `since` is the commit that the last round looked at."""
+    """What a round is about. `since` is the commit that the last round looked at, `asked_by` who asked for this one."""
 
     iteration: int
     most: int
@@ -30,6 +32,7 @@ class ReviewFacts:
     since: str | None
     completion_message: str | None
     reviewer_prompt: str | None
+    asked_by: str
 
 
 def review_prompt(coder: InstanceRow, facts: ReviewFacts, changes: str, items: Sequence[ItemRow]) -> str:
@@ -41,7 +44,7 @@ def review_prompt(coder: InstanceRow, facts: ReviewFacts, changes: str, items: S
         _quote("What it says about its work:", facts.completion_message, GIVEN_LETTERS),
         changes,
         _open_items(items),
-        facts.reviewer_prompt and f"Look at this besides:\n\n{facts.reviewer_prompt[:GIVEN_LETTERS]}",
+        _quote(f"{facts.asked_by} asks you to look at this besides:", facts.reviewer_prompt, GIVEN_LETTERS),
         " ".join(_bar(facts)),
         "Then answer once: `send_feedback` with your findings as actionable_items (file and line where you can), or "
         "`create_pull_request` if it is ready to land. Your session ends after that.",
@@ -55,11 +58,8 @@ def _bar(facts: ReviewFacts) -> list[str]:
 
 
 def _quote(title: str, text: str | None, most: int) -> str | None:
-    """A text of others, which is data: every line is quoted."""
-    if not text:
-        return None
-    shown = text if len(text) <= most else f"{text[:most]}\n[… {len(text) - most} characters left out]"
-    return f"{title}\n\n" + "\n".join(f"> {line}" for line in shown.splitlines())
+    """A text of others, which is data, under a title."""
+    return f"{title}\n\n{quote(text, most)}" if text else None
 
 
 def changes_text(repo: GitRepository, coder: InstanceRow, facts: ReviewFacts) -> str:
@@ -90,13 +90,8 @@ def _open_items(items: Sequence[ItemRow]) -> str | None:
 def _item_lines(one: ItemRow) -> list[str]:
     facts = [one["state"], *(["blocks"] if one["is_blocking"] else []), f"raised {one['times']} times"]
     line = f":{one['line']}" if one["line"] else ""
-    place = f" [{one['file']}{line}]" if one["file"] else ""
-    lines = [f"- {one['id']} ({', '.join(facts)}){place}: {_one_line(one['item'])}"]
+    place = f" [{one_line(one['file'], FILE_LETTERS)}{line}]" if one["file"] else ""
+    lines = [f"- {one['id']} ({', '.join(facts)}){place}: {one_line(one['item'], ITEM_LETTERS)}"]
     if one["claim"] is not None:
-        lines.append(f"  > its coder says it is {one['claim']}: {_one_line(one['note'] or 'no note')}")
+        lines.append(f"  > its coder says it is {one['claim']}: {one_line(one['note'] or 'no note', ITEM_LETTERS)}")
     return lines
-
-
-def _one_line(text: str) -> str:
-    """A text of others, on one line."""
-    return " ".join(text.split())[:ITEM_LETTERS]

@@ -10,6 +10,7 @@ from crewhall.families.crew.rules import LIVE
 from crewhall.families.crew.steps import end_later
 from crewhall.families.review.items import write_round, write_states
 from crewhall.families.review.model import Outcome, RoundRow
+from crewhall.families.review.quotes import one_line, quote
 from crewhall.families.review.rules import JUDGE, REVIEWABLE, reviewer_name
 from crewhall.journal import Journal, Operation
 from crewhall.store.transaction import Tx
@@ -86,7 +87,7 @@ def note_verdict(tx: Tx, operation: Operation[Any]) -> None:
     if data.get("report_id"):
         tx.run("review_reported", reviewer=operation.subject, report_id=data["report_id"])
     if data["verdict"] is None:
-        reason = f"gave no verdict: {data['reason'][:300]}"
+        reason = f"gave no verdict: {one_line(data['reason'], 300)}"
         give_back(tx, operation.journal, review, "ended", data["inbox_only"], reason)
     elif data["verdict"] == "PASS":
         _approve(tx, operation, review)
@@ -122,10 +123,12 @@ def note_approved(tx: Tx, operation: Operation[Any]) -> None:
         return
     then = "Its pull request is open."
     if data["problem"] is not None:
-        then = f"Its pull request could not be opened: {data['problem'][:300]} Call create_pull_request when it can be."
+        problem = one_line(data["problem"], 300)
+        then = f"Its pull request could not be opened: {problem} Call create_pull_request when it can be."
     review = cast(RoundRow, tx.one("review_by", reviewer=operation.subject))
     coder = locked_row(tx, review["parent_instance"])
-    text = f"The judge approves your work (round {review['review_iteration']}, PASS): {data['summary'][:1_000]}\n{then}"
+    said = quote(data["summary"], 1_000)
+    text = f"The judge approves your work (round {review['review_iteration']}, PASS):\n\n{said}\n\n{then}"
     _tell(tx, coder, JUDGE, text, inbox_only=data["inbox_only"])
 
 
@@ -133,7 +136,7 @@ def _tell(tx: Tx, coder: InstanceRow, sender: str, text: str, *, inbox_only: boo
     """Tell a coder in its conversation, where it has one, and in its inbox."""
     queue_message(tx, coder, sender, text, inbox_only=inbox_only)
     if not inbox_only:
-        put_in_inbox(tx, coder, text)
+        put_in_inbox(tx, coder, sender, text)
 
 
 def _after(coder: InstanceRow) -> Status:

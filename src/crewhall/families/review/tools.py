@@ -125,7 +125,7 @@ class _Request:
     files: list[str]
 
 
-def _prepare(call: Call, coder: InstanceRow, *given: str | None) -> _Request:
+def _prepare(call: Call, coder: InstanceRow, completion: str | None, prompt: str | None) -> _Request:
     task = cast(TaskUnderReview | None, call.one("task_under_review", agent_id=coder["agent_id"]))
     judged = task if task is not None and task["reviewer"] == JUDGE else None
     if judged is None:
@@ -133,7 +133,8 @@ def _prepare(call: Call, coder: InstanceRow, *given: str | None) -> _Request:
     repo = open_repository(coder["repository_path"], call.stop)
     head = _head(repo, coder)
     with call.look() as look:
-        facts = _facts(call, look, coder, head, *given)
+        asked_by = "The operator" if call.actor.kind == "operator" else "Its coder"
+        facts = _facts(call, look, coder, head, completion, prompt, asked_by)
     return _Request(
         repo=repo,
         facts=facts,
@@ -196,12 +197,14 @@ def _note_refusal(call: Call, tx: Tx, coder: InstanceRow, decision: ReviewDecisi
         end_later(call.hub.journal, tx, coder, "abandoned")
 
 
-def _facts(call: Call, look: Tx, coder: InstanceRow, head: str, *given: str | None) -> ReviewFacts:
+def _facts(
+    call: Call, look: Tx, coder: InstanceRow, head: str, completion: str | None, prompt: str | None, asked_by: str
+) -> ReviewFacts:
     iteration = look.value("review_iteration", coder=coder["id"]) + 1
     most = live_setting(look, call.settings, "review.max_iterations")
     last = [one for one in look.all("reviews_last", coder=coder["id"], limit=50) if one["outcome"] == "feedback"]
     since = last[0]["forked_from"] if last else None
-    return ReviewFacts(iteration, most, head, since, *given)
+    return ReviewFacts(iteration, most, head, since, completion, prompt, asked_by)
 
 
 def _stem(coder: InstanceRow) -> str:
