@@ -8,9 +8,9 @@ A git repository, asked and changed by the git command.
     version() -> (2, 39)                    lock(repo)                          a `with` block alone in the repository
 
 Worktrees are in worktrees.py, saved work in saving.py, forecasts in forecast.py. Whatever the person has set up, git
-runs without their hooks, watchers and housekeeping, never asks anything, and takes a name that looks like an option
-as a name. Paths are text with surrogate escapes, as the os module gives them; a repository's root, its current branch
-and the words of a failure are always real text.
+runs without their hooks, watchers and housekeeping, never asks anything, takes a name that looks like an option as a
+name, and sees each commit as it is, whatever `git replace` or a graft puts in its place. Paths are text with surrogate
+escapes, as the os module gives them; a repository's root, its current branch and the words of a failure are real text.
 """
 
 import contextlib
@@ -41,6 +41,7 @@ OWN_WAYS = {
     "core.untrackedCache": "false",
     "submodule.recurse": "false",
 }
+CHANGED_NAMES = ("--name-only", "-z", "--no-renames", "--ignore-submodules=none")  # for git diff, of all that changed
 EXPLICIT = ["-c", "safe.bareRepository=explicit"]  # once we know it, it is never looked for
 SETTINGS = [word for name, value in OWN_WAYS.items() for word in ("-c", f"{name}={value}")]
 NO_REPOSITORY = "Name a directory in a git repository; `git init` and a first commit make one."
@@ -49,6 +50,8 @@ STRANGERS = (
     "Another user owns it, and its configuration can run programs. If you trust it, run "
     "`git config --global --add safe.directory PATH` with its path, as the hall's user."
 )
+# An agent can write a history in which a commit that changes a workflow is nobody's, and push the true one.
+TRUE_HISTORY = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/dev/null/none"}
 AUTHOR = {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
@@ -73,7 +76,7 @@ def git(
     ended = run(
         ["git", *SETTINGS, *explicit, *words],
         cwd=cwd,
-        env=clean | ways | AUTHOR | dict(env or {}),
+        env=clean | ways | TRUE_HISTORY | AUTHOR | dict(env or {}),
         stdin=stdin,
         seconds=seconds,
         most_bytes=MOST_BYTES,

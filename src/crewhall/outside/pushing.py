@@ -50,16 +50,23 @@ ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\uf
 
 
 def push_branch(
-    repo: GitRepository, url: str, branch: str, *, token: str | None, expected: str | None, stop: Stop | None
+    repo: GitRepository,
+    url: str,
+    branch: str,
+    *,
+    token: str | None,
+    expected: str | None,
+    stop: Stop | None,
+    commit: str | None = None,
 ) -> None:
-    """Push the branch under its own name, and nothing else.
+    """Push the branch under its own name, and nothing else; with `commit`, as it was when it had that.
 
     `expected` is the commit that the host's branch must have now; with None any will do that the push adds to.
     Raises Conflict when the host's branch has other commits, Forbidden for a refusal, NotFound, Unavailable, TimedOut.
     """
     repo.refuse_bad_branch(branch)
     ref = f"refs/heads/{branch}"
-    commit = repo.commit_of(ref)
+    commit = commit or repo.commit_of(ref)
     if commit is None:
         raise NotFound(f"{repo.root} has no branch '{branch}'", hint="Check the name with `git branch`.")
     if expected is not None and repo.git("merge-base", "--is-ancestor", expected, commit).code != 0:

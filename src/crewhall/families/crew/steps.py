@@ -187,7 +187,8 @@ def remove_instance_worktree(row: InstanceRow, stop: Stop | None = None) -> Row:
 
 def _is_in_base(repo: GitRepository, row: InstanceRow) -> bool:
     """Whether the base has all commits of the instance's branch, wherever the base is by now."""
-    return repo.git("merge-base", "--is-ancestor", f"refs/heads/{row['branch']}", row["base_branch"]).code == 0
+    words = ("merge-base", "--is-ancestor", "--end-of-options", f"refs/heads/{row['branch']}", row["base_branch"])
+    return repo.git(*words).code == 0
 
 
 def saved_ref(instance_id: str) -> str:

@@ -24,7 +24,7 @@ from crewhall.families.review.rules_item import (
 )
 from crewhall.families.review.rules_match import Remark
 from crewhall.identity import new_id
-from crewhall.outside.git import GitRepository, open_repository
+from crewhall.outside.git import CHANGED_NAMES, GitRepository, open_repository
 from crewhall.store.transaction import Row, Tx
 
 SHOWN = 200  # characters of a text in a list of items
@@ -49,7 +49,7 @@ def touched_items(repo: GitRepository, rows: Sequence[ItemRow], head: str) -> li
     """The items whose code has changed since they were raised last, as far as git can tell."""
     changed: dict[str, set[str]] = {}
     for commit in {row["seen_at"] for row in rows if row["seen_at"]}:
-        ended = repo.git("diff", "--name-only", "-z", "--no-renames", commit, head, "--")
+        ended = repo.git("diff", *CHANGED_NAMES, commit, head, "--")
         paths = ended.out.decode("utf-8", "replace").split("\0") if ended.code == 0 else []
         changed[commit] = {path for path in paths if path and path != NAME}
     return [row["id"] for row in rows if is_touched(row["file"], changed.get(row["seen_at"] or "", ()))]

@@ -18,7 +18,8 @@ def decision_packet(call: Call, repo: GitRepository, coder: InstanceRow) -> dict
         items: list[ItemRow] = look.all("items_open", coder=coder["id"])
         last = next((look.one("feedback_get", id=one["feedback_id"]) for one in rounds if one["feedback_id"]), None)
     spread = f"{coder['base_branch']}...refs/heads/{coder['branch']}"
-    stat = repo.git("diff", "--stat=100", "--stat-count=50", spread, "--").out.decode("utf-8", "replace")
+    words = ("diff", "--stat=100", "--stat-count=50", "--end-of-options", spread, "--")
+    stat = repo.git(*words).out.decode("utf-8", "replace")
     shown = ("review_iteration", "outcome", "feedback_type")
     completion = next((one["completion_message"] for one in rounds if one["completion_message"]), None)
     said = {"reviewer": last and last["feedback"], "coder": completion, "task": coder["prompt"]}

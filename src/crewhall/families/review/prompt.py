@@ -65,7 +65,7 @@ def _quote(title: str, text: str | None, most: int) -> str | None:
 def changes_text(repo: GitRepository, coder: InstanceRow, facts: ReviewFacts) -> str:
     """What has changed: since the last round, if there was one."""
     spread = f"{facts.since}..{facts.head}" if facts.since else f"{coder['base_branch']}...{facts.head}"
-    ended = repo.git("diff", "--stat=100", "--stat-count=150", spread, "--")
+    ended = repo.git("diff", "--stat=100", "--stat-count=150", "--end-of-options", spread, "--")
     stat = ended.out.decode("utf-8", "replace")[:STAT_LETTERS].rstrip()
     what = f"Changed since the last round (`git diff {spread}`)" if facts.since else f"Changed (`git diff {spread}`)"
     return f"{what}:\n\n{stat or 'nothing is committed'}"

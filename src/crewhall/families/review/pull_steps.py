@@ -13,11 +13,12 @@ from crewhall.families.crew.instance_rows import locked_row
 from crewhall.families.crew.model import InstanceRow
 from crewhall.families.crew.steps import COMMON, Change, NodeWorld, end_later
 from crewhall.families.pulls.providers import host_at
+from crewhall.families.pulls.rules_scope import refuse_branch_paths
 from crewhall.families.review.family import review
 from crewhall.families.review.feedback_file import NAME
 from crewhall.families.review.items import write_states
 from crewhall.families.review.model import RoundRow
-from crewhall.families.review.pull_target import PullTarget, pull_target
+from crewhall.families.review.pull_target import PullTarget, changed_paths, pull_target
 from crewhall.families.review.review_rows import set_status
 from crewhall.journal import Happened, Step
 from crewhall.outside.file_commits import Hindered, OneFileChange, advance
@@ -53,9 +54,19 @@ def _push(world: NodeWorld, operation: Change) -> Row:
     coder, repo, target = _place(world, operation)
     with _host(world, target) as host:
         there = host.head(_repository(target), coder["branch"])
-    push_branch(repo, target.url, coder["branch"], token=target.access.token, expected=None, stop=world.stop)
-    commit = repo.commit_of(f"refs/heads/{coder['branch']}")
-    return {"pushed": commit, "was": operation.data.get("was", there and there.sha)}
+    tip = repo.commit_of(f"refs/heads/{coder['branch']}")
+    if tip is not None:
+        _refuse_paths(world, operation, coder, repo, tip)
+    token = target.access.token
+    push_branch(repo, target.url, coder["branch"], token=token, expected=None, stop=world.stop, commit=tip)
+    return {"pushed": tip, "was": operation.data.get("was", there and there.sha)}
+
+
+def _refuse_paths(world: NodeWorld, operation: Change, coder: InstanceRow, repo: GitRepository, tip: str) -> None:
+    """Raise Forbidden for what the very commit that is pushed may not change: its branch may have moved since."""
+    base, base_commit = operation.data["base_branch"], operation.data.get("base_commit", "")
+    paths = changed_paths(repo, coder, base, base_commit, tip)
+    refuse_branch_paths(paths, world.settings["pulls.branch_deny"], world.settings["pulls.branch_allow"])
 
 
 def _delete_pushed(world: NodeWorld, operation: Change) -> None:

@@ -9,7 +9,7 @@ from crewhall.families.crew.model import InstanceRow
 from crewhall.families.pulls.providers import accesses
 from crewhall.families.pulls.rules_remote import Remote, is_at, read_remote
 from crewhall.families.review.feedback_file import NAME
-from crewhall.outside.git import GitRepository
+from crewhall.outside.git import CHANGED_NAMES, GitRepository
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.model import HostRepository
 from crewhall.outside.hosting.wire import Access
@@ -72,7 +72,9 @@ def find_base(host: Host, there: HostRepository, coder: InstanceRow, given: str 
     )
 
 
-def changed_paths(repo: GitRepository, coder: InstanceRow, base: str, base_commit: str) -> list[str]:
+def changed_paths(
+    repo: GitRepository, coder: InstanceRow, base: str, base_commit: str, tip: str | None = None
+) -> list[str]:
     """The files that the branch changes, without the feedback's. Raises InvalidState when there are none."""
     known = next((one for one in (base_commit, f"refs/remotes/origin/{base}", f"refs/heads/{base}")
                   if repo.commit_of(one)), None)  # fmt: skip
@@ -82,12 +84,16 @@ def changed_paths(repo: GitRepository, coder: InstanceRow, base: str, base_commi
             hint=f"Run `git fetch origin {base}`.",
             instance_id=coder["id"],
         )
-    return paths_since(repo, coder, known, base)
+    return paths_since(repo, coder, known, base, tip)
 
 
-def paths_since(repo: GitRepository, coder: InstanceRow, commit: str, base: str) -> list[str]:
-    """The files that the branch changes since it left a commit, which is the base's. Raises InvalidState for none."""
-    listed = repo.text("diff", "--name-only", "-z", "--no-renames", f"{commit}...refs/heads/{coder['branch']}", "--")
+def paths_since(repo: GitRepository, coder: InstanceRow, commit: str, base: str, tip: str | None = None) -> list[str]:
+    """The files that the branch changes since it left a commit, which is the base's. Raises InvalidState for none.
+
+    `tip` is a commit that the branch has or had; without it, the branch as it is now counts.
+    """
+    spread = f"{commit}...{tip or 'refs/heads/' + coder['branch']}"
+    listed = repo.text("diff", *CHANGED_NAMES, "--end-of-options", spread, "--")
     paths = [path for path in listed.split("\0") if path and path != NAME]
     if not paths:
         raise InvalidState(

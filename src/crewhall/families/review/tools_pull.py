@@ -81,7 +81,7 @@ def create_pull_request(
         row = locked_row(tx, owner["id"])
         refuse_busy(row["id"], [one["kind"] for one in tx.all("operations_on", subject=row["id"])])
         refuse_status(row["id"], row["status"], LIVE, "given a pull request")
-        given = {"title": title, "base_branch": base, "by": caller["id"]}
+        given = {"title": title, "base_branch": base, "base_commit": base_commit, "by": caller["id"]}
         if reading is not None:
             outcome = settle_round(tx, row["id"], reading, resolved_items or ())
             refuse_blocking(caller["id"], outcome.blocking_ids)

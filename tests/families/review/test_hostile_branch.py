@@ -1,0 +1,89 @@
+"""What an agent does to its branch and repository so that its pull request changes what no pull may."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from crewhall.fakehosts.faults import Fault
+from tests.families.review.conftest import Loop
+from tests.families.review.test_pull_requests import (  # noqa: F401 - a fixture
+    PULL,
+    Landing,
+    add_workflow,
+    make_landing,
+)
+from tests.outside.repos import commit, git
+
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("database", ["sqlite"], indirect=True)]
+
+
+def replace_base(loop: Loop) -> None:
+    """To git with its usual eyes, main has had the workflow all along."""
+    git(loop.tree, "replace", "main", git(loop.tree, "commit-tree", "HEAD^{tree}", "-m", "first"))
+
+
+def graft_base(loop: Loop) -> None:
+    """The commit with the workflow is an ancestor of main."""
+    own = [git(loop.tree, "rev-parse", name) for name in ("main", "HEAD")]
+    Path(loop.site.repository, ".git/info").mkdir(exist_ok=True)
+    Path(loop.site.repository, ".git/info/grafts").write_text(f"{own[0]} {own[1]}\n{own[1]}\n")
+
+
+@pytest.mark.parametrize("hide", [replace_base, graft_base])
+def test_a_history_that_is_written_anew_hides_no_file(
+    make_landing: Callable[..., Landing],  # noqa: F811
+    hide: Callable[[Loop], None],
+) -> None:
+    loop = make_landing()
+    add_workflow(loop)
+    hide(loop)
+    (loop.tree / "more.txt").write_text("more")
+    commit(loop.tree, "more")
+    assert loop.refusal(loop.coder, "create_pull_request", **PULL).code == "FORBIDDEN"
+    assert not loop.repo.pulls and loop.coder not in loop.repo.branches
+
+
+def test_a_submodule_that_asks_to_be_ignored_is_seen(make_landing: Callable[..., Landing]) -> None:  # noqa: F811
+    loop = make_landing(pulls__branch_deny="vendor")
+    modules = '[submodule "vendor"]\n\tpath = vendor\n\turl = ./x\n\tignore = all\n'
+    (loop.tree / ".gitmodules").write_text(modules)
+    (loop.site.repository / ".gitmodules").write_text(modules)
+    git(loop.tree, "config", "diff.ignoreSubmodules", "all")
+    git(loop.tree, "update-index", "--add", "--cacheinfo", f"160000,{git(loop.tree, 'rev-parse', 'HEAD')},vendor")
+    git(loop.tree, "add", ".gitmodules")
+    git(loop.tree, "commit", "-qm", "vendor")
+    assert "'vendor' is denied" in loop.refusal(loop.coder, "create_pull_request", **PULL).message
+
+
+def test_what_is_pushed_is_what_was_looked_at(make_landing: Callable[..., Landing]) -> None:  # noqa: F811
+    """A commit that comes between the look at the branch and its push is looked at, too."""
+    loop = make_landing()
+    held = Fault(method="GET", path=loop.coder, kind="hold")
+    loop.host.fail(held)
+
+    def change_meanwhile() -> None:
+        held.gate.reached.wait(20)
+        add_workflow(loop)
+        held.gate.opened.set()
+
+    agent = threading.Thread(target=change_meanwhile)
+    agent.start()
+    refused = loop.refusal(loop.coder, "create_pull_request", **PULL)
+    agent.join(20)
+    assert refused.code == "FORBIDDEN" and "workflows" in refused.message
+    assert loop.coder not in loop.repo.branches and loop.status() == "started"
+
+
+def test_a_base_that_looks_like_an_option_writes_no_file(make_landing: Callable[..., Landing]) -> None:  # noqa: F811
+    loop = make_landing()
+    base = "--output=planted"
+    git(loop.site.repository, "update-ref", f"refs/heads/{base}", "main")
+    coder = loop.site.start("Make it red", base_branch=base)
+    tree = Path(loop.instance(coder)["worktree"])
+    (tree / "colour.txt").write_text("red")
+    commit(tree, "red")
+    loop.by(coder, "request_review")
+    places = (loop.site.repository, tree)
+    assert not [path for place in places for path in place.glob("planted*")]
