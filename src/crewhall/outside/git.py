@@ -166,10 +166,11 @@ class GitRepository:
         return self.git("show-ref", "--verify", "--quiet", "--", f"refs/heads/{name}").code == 0
 
     def set_ref(
-        self, name: str, commit: str, before: str, reason: str = "crewhall", env: Mapping[str, str] | None = None
+        self, name: str, commit: str, before: str, reason: str = "", env: Mapping[str, str] | None = None
     ) -> Ended:
         """Write a ref, if it has the commit `before`; a symbolic one is replaced, and what it names stays."""
-        return self.git("update-ref", "--no-deref", "-m", reason, "--", name, commit, before, env=env)
+        why = ["-m", reason] if reason else []
+        return self.git("update-ref", *why, "--no-deref", "--", name, commit, before, env=env)
 
     def delete_ref(self, name: str, commit: str | None = None) -> bool:
         """Delete a ref, if it has that commit; of a symbolic one, what it names stays. False when git refuses."""
