@@ -1,6 +1,7 @@
 """Ignored files that a worktree needs are copied in, and kept when they changed."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,44 @@ def test_files_that_changed_are_kept_under_a_ref_and_others_not(repo: GitReposit
 
 def test_a_worktree_that_is_gone_keeps_nothing(repo: GitRepository, tmp_path: Path) -> None:
     assert save_included(repo, str(tmp_path / "nowhere"), "refs/crewhall/saved/x") is None
+
+
+@pytest.mark.parametrize("outside", ["../elsewhere", "{tmp}/elsewhere"])
+def test_a_link_of_the_branch_leads_no_copy_out(repo: GitRepository, tmp_path: Path, outside: str) -> None:
+    """Where the main worktree has a directory with a secret, the branch of a stranger has a link."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    git(repo.root, "checkout", "-q", "-b", "theirs")
+    git(repo.root, "clean", "-qfdX")
+    Path(repo.root, "local").symlink_to(outside.format(tmp=tmp_path))
+    git(repo.root, "add", "--force", "local")
+    git(repo.root, "commit", "-qm", "link")
+    git(repo.root, "checkout", "-q", "main")
+    Path(repo.root, "local").mkdir()
+    Path(repo.root, "local/key").write_text("secret\n")
+    tree = tmp_path / "theirs"
+    add_worktree(repo, str(tree), "theirs", "main")
+    with pytest.raises(InvalidState, match="local/key"):
+        copy_included(repo, str(tree))
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_what_is_too_large_stays_in_its_worktree(repo: GitRepository, tree: Path) -> None:
+    """Ten gigabytes that take no room on the disk are neither read into memory nor into the repository."""
+    with (tree / ".env").open("wb") as file:
+        file.truncate(10_000_000_000)
+    began = time.monotonic()
+    with pytest.raises(InvalidState, match="10000000000 bytes"):
+        save_included(repo, str(tree), "refs/crewhall/saved/x")
+    assert time.monotonic() - began < 20
+
+
+def test_neither_a_pipe_nor_a_huge_list_is_waited_for(repo: GitRepository, tree: Path) -> None:
+    listed = Path(repo.root, ".worktreeinclude")
+    with listed.open("wb") as file:
+        file.truncate(10_000_000_000)
+    with pytest.raises(InvalidState, match="more than 1000000 bytes"):
+        copy_included(repo, str(tree))
+    listed.unlink()
+    os.mkfifo(listed)
+    assert copy_included(repo, str(tree)) == 0
