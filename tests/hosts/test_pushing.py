@@ -333,6 +333,23 @@ def test_a_hostile_repository_gets_neither_the_token_nor_a_program_run(place: Ma
     assert all("eDp5" not in one.headers.get("authorization", "") for one in github.fake.git_exchanges)
 
 
+@pytest.mark.parametrize("kind", ["link", "endless", "pipe", "text"])
+def test_no_other_file_is_told_by_way_of_a_shallow_clone(github: HostSite, tmp_path: Path, kind: str) -> None:
+    repo = clone_of(github, tmp_path / "ops")
+    push(repo, github)
+    sha, shallow, secret = head(repo), Path(repo.git_dir, "shallow"), tmp_path / ".netrc"
+    secret.write_text("password hunter2\n")
+    make = {
+        "link": lambda: shallow.symlink_to(secret),
+        "endless": lambda: shallow.symlink_to("/dev/zero"),
+        "pipe": lambda: os.mkfifo(shallow),
+        "text": lambda: shallow.write_bytes(secret.read_bytes()),
+    }
+    make[kind]()
+    refused = failure_of(lambda: delete(repo, github, sha))
+    assert refused.code == "INVALID_STATE" and "hunter2" not in f"{refused.message} {refused.hint}"
+
+
 def test_the_operators_own_credentials_are_used_without_a_token_only(
     github: HostSite, tmp_path: Path, home: Path
 ) -> None:

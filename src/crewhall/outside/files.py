@@ -4,7 +4,7 @@ The one sandbox: files and directories below a root, and nothing else, whoever c
     with open_root(root) as top:
         with top.file("src/a.py") as found: …       Found(descriptor, path, stat); a regular file, open for reading
         with top.directory("src") as found: …       the same of a directory, to list it or to write below it
-    pieces(found) -> Iterator[bytes]
+    pieces(found) -> Iterator[bytes]    read_start(found, most) -> bytes
 
 A path is walked name by name, each looked at and opened in the directory that is open already:
 
@@ -101,6 +101,16 @@ def pieces(found: Found) -> Iterator[bytes]:
             yield piece
     except OSError as error:
         raise Unavailable(f"'{found.path}' can't be read: {error.strerror}", hint="Try again.") from None
+
+
+def read_start(found: Found, most: int) -> bytes:
+    """The first bytes of a file, or all of it. Raises Unavailable."""
+    data = b""
+    for piece in pieces(found):
+        data += piece
+        if len(data) >= most:
+            break
+    return data[:most]
 
 
 @contextlib.contextmanager

@@ -13,15 +13,15 @@ goes to the scheme, host and port of `url` only; git takes keys for ssh, and no 
 import contextlib
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from crewhall.errors import Conflict, Failure, Forbidden, InvalidInput, NotFound, Unavailable
+from crewhall.errors import Conflict, Failure, Forbidden, InvalidInput, InvalidState, NotFound, Unavailable
 from crewhall.outside.git import GitRepository
+from crewhall.outside.program_files import open_plain
 from crewhall.outside.run import Ended
 from crewhall.stop import Stop
 
@@ -46,6 +46,8 @@ HELPER = """[credential]
 FORBIDDEN = re.compile(r"Authentication failed|could not read \w+ for|error: 40[13]\b|Permission denied")
 MISSING = re.compile(r"repository .{0,500}not found|error: 4(04|10)\b|not appear to be a git repository", re.IGNORECASE)
 OUTDATED = ("non-fast-forward", "fetch first", "stale info", "needs force", "failed to update ref", "cannot lock ref")
+COMMIT = re.compile(rb"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+SHALLOW_BYTES = 10_000_000
 ODD = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
 
 
@@ -150,8 +152,23 @@ def _make_git_directory(place: Path, config: str, git_dir: Path) -> None:
         (place / name).mkdir()
     (place / "HEAD").write_text("ref: refs/heads/none\n")
     (place / "config").write_text(config)
-    if (git_dir / "shallow").exists():
-        shutil.copy(git_dir / "shallow", place / "shallow")
+    shallow = _read_shallow(git_dir / "shallow")
+    if shallow:
+        (place / "shallow").write_bytes(shallow)
+
+
+def _read_shallow(path: Path) -> bytes:
+    """The commits at which a shallow clone ends; empty for a whole one. Git's error would quote any other file."""
+    try:
+        with open_plain(path) as file:
+            data = file.read(SHALLOW_BYTES + 1)
+    except FileNotFoundError:
+        return b""
+    except OSError:
+        data = b"no file"
+    if len(data) > SHALLOW_BYTES or not all(COMMIT.fullmatch(line) for line in data.splitlines()):
+        raise InvalidState(f"{path} is no list of commits", hint="`git fetch --unshallow` makes the clone a whole one.")
+    return data
 
 
 def _failure(ended: Ended, url: str, branch: str, token: str | None) -> Failure:

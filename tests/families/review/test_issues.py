@@ -1,5 +1,6 @@
 """Issues that planning instances make on fake hosts: once each, from a list or a plan file."""
 
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,6 +88,17 @@ def test_bad_input_is_refused_and_makes_nothing(planning: Planning, given: dict[
     refused = planning.loop.refusal(planning.planner, "create_issues", **given)
     assert refused.code == code and planning.titles() == []
     assert planning.loop.refusal(planning.loop.coder, "create_issues", issues=TWO).code == "FORBIDDEN"
+
+
+def test_of_a_huge_plan_only_the_start_is_read(planning: Planning) -> None:
+    with (planning.tree / "plan.md").open("wb") as file:
+        file.truncate(400_000_000)  # a file may have far more, and take no room on its disk
+    tracemalloc.start()
+    try:
+        assert planning.loop.refusal(planning.planner, "create_issues", plan_file="plan.md").code == "INVALID_INPUT"
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("text", ["", "# One\n### Two\n", "##\n", "```\n## a\n```\n", "## a\n" * 51])

@@ -20,7 +20,7 @@ from crewhall.families.review.model import IssueFailed, IssueGiven, IssueMade, I
 from crewhall.families.review.pull_target import pull_target
 from crewhall.families.review.rules_plan_file import MOST, issues_in
 from crewhall.identity import new_id
-from crewhall.outside.files import open_root, pieces
+from crewhall.outside.files import open_root, read_start
 from crewhall.outside.git import open_repository
 from crewhall.stop import Stop
 
@@ -84,7 +84,7 @@ def _issues_to_make(
         return issues or []
     refuse_secret_name(plan_file, call.settings["project.allow"])
     with open_root(planner["worktree"]) as top, top.file(plan_file) as file:
-        data = b"".join(pieces(file))
+        data = read_start(file, PLAN_BYTES + 1)
     try:
         text = data.decode() if len(data) <= PLAN_BYTES else ""
     except UnicodeDecodeError:
