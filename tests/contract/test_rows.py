@@ -19,7 +19,7 @@ from crewhall.families.work.claim.model import ClaimRow
 from crewhall.families.work.message.model import MessageRow
 from crewhall.families.work.repository.model import RepositoryRow
 from crewhall.families.work.reservation.model import ReservationHeld, ReservationRow
-from crewhall.families.work.task.model import TaskAround, TaskDependency, TaskFree, TaskNamed, TaskRow
+from crewhall.families.work.task.model import TaskAround, TaskDependency, TaskFree, TaskHeld, TaskNamed, TaskRow
 from crewhall.families.work.template.model import TemplateListed, TemplateRow
 from crewhall.families.work.workflow.model import WorkflowListed, WorkflowLocked, WorkflowRow, WorkflowState
 from crewhall.families.work.workspace.model import WorkspaceRow
@@ -71,6 +71,7 @@ ROWS = [
     ),
     Held(TaskRow, "task", ("task_get", "tasks", "tasks_available"), LEASE),
     Held(ClaimRow, "claim", ("claim_of", "claim_at")),
+    Held(TaskHeld, "task", ("workflow_held", "workspace_held")),
     Held(WorkflowState, "workflow", ("workflow_state",)),
     Held(WorkflowLocked, "workflow", ("workflow_lock",)),
     Held(WorkflowRow, "workflow", ("workflow_get",)),

@@ -4,6 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from crewhall.app import Hub, Origin
 from crewhall.errors import Failure
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
-from tests.conftest import Clock, eventually, settings_for
+from tests.conftest import Agent, Clock, eventually, settings_for
 from tests.families.work.claims import (
     PLAN,
     agent_of,
@@ -34,7 +35,7 @@ MakeHub = Callable[..., Hub]
 Step = Callable[[], Any]
 ROUNDS = size(6, 12)
 # What a race may end in for the one who comes late; anything else, a deadlock above all, is a bug.
-LATE = {"STALE_CLAIM", "INVALID_STATE", "INVALID_TRANSITION", "TASK_BLOCKED"}
+LATE = {"STALE_CLAIM", "INVALID_STATE", "INVALID_TRANSITION", "TASK_BLOCKED", "FORBIDDEN"}
 
 WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
@@ -81,6 +82,27 @@ def test_of_many_who_claim_at_once_one_wins_and_the_others_hear_who(hubs: list[H
 
 def claiming(hub: Hub, task: str, agent: str) -> Step:
     return lambda: ask(hub, "task_claim", task_id=task, agent_id=agent)
+
+
+def test_a_worker_abandons_no_workflow_in_which_another_claims_at_that_moment(hubs: list[Hub], database: str) -> None:
+    agents = [Agent(hub, name) for hub, name in zip(hubs, ("ada", "bob", "eve"), strict=True)]
+    met: Counter[tuple[bool, bool]] = Counter()
+    for _ in range(size(6, 400)):
+        work = job(hubs[0], "one", "two")
+        pairs = zip(agents[:2], work.tasks.values(), strict=True)
+        claims = [partial(agent.call, "task_claim", task_id=task) for agent, task in pairs]
+        *claimed, abandoned = at_once(*claims, partial(abandon, agents[2], work.id))
+        has_claimed = [answer != "INVALID_STATE" for answer in claimed]
+        assert (abandoned == "FORBIDDEN") is any(has_claimed), (claimed, abandoned)
+        met[any(has_claimed), all(has_claimed)] += 1
+        holders = [task_of(hubs[0], task, "claimed_by") for task in work.tasks.values()]
+        assert [holder is not None for holder in holders] == has_claimed
+    assert_claims_agree(database)
+    print(f"some claimed, all claimed: {met}")
+
+
+def abandon(agent: Agent, workflow: str) -> Any:
+    return agent.call("workflow_update_status", id=workflow, status="abandoned")
 
 
 def test_one_agent_that_claims_everywhere_at_once_has_one_claim(hubs: list[Hub], database: str) -> None:

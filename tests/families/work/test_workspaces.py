@@ -594,6 +594,53 @@ def test_a_worker_does_not_end_the_workspace_in_which_another_agent_works(site: 
     assert site.is_as_before()
 
 
+def test_no_call_of_a_worker_takes_the_workspace_from_under_another(
+    site: WorkspaceSite, hub: Hub, clock: Clock
+) -> None:
+    workflow, tasks = site.workflow("free", "kims", auto_create_workspaces=True)
+    kim, eve, cleo = Agent(hub, "kim"), Agent(hub, "eve"), Agent(hub, "cleo", "coordinator")
+    claimed = kim.call("task_claim", task_id=tasks["kims"])
+    held, task = claimed["workspace"]["id"], tasks["kims"]
+    edit(claimed["workspace"], "file-0", "uncommitted", committed=False)
+    plan = {"approach": "mine", "steps": ["one"]}
+    doors: list[tuple[str, str, Body]] = [
+        ("FORBIDDEN", "workspace_update", {"id": held, "status": "abandoned"}),
+        ("FORBIDDEN", "workspace_update", {"id": held, "status": "merged", "merge_commit": "abcdef"}),
+        ("FORBIDDEN", "workflow_update_status", {"id": workflow, "status": "abandoned"}),
+        ("FORBIDDEN", "agent_unregister", {"id": kim.id}),
+        ("FORBIDDEN", "agent_update", {"id": kim.id, "status": "offline"}),
+        ("FORBIDDEN", "task_release", {"task_id": task, "agent_id": kim.id}),
+        ("STALE_CLAIM", "task_update_status", {"id": task, "status": "skipped"}),
+        ("STALE_CLAIM", "task_replan", {"id": task, "reason": "better", "new_plan": plan}),
+        ("INVALID_STATE", "workflow_remove_task", {"id": workflow, "task_id": task}),
+        ("STALE_CLAIM", "task_assign_workspace", {"task_id": task, "workspace_id": held}),
+    ]
+    for code, tool, given in doors:
+        assert code_of(eve.call, tool, **given) == code, (tool, given)
+    for step in ("failed", "in_progress", "paused"):
+        eve.call("workflow_update_status", id=workflow, status=step)
+        assert code_of(eve.call, "workflow_update_status", id=workflow, status="abandoned") == "FORBIDDEN"
+    minutes(site, clock, 3)
+    assert site.worktrees() == [claimed["workspace"]["path"]]
+    assert site.ask("task_get", id=task)["claimed_by"] == kim.id
+    kim.call("task_release", task_id=task)
+    cleo.call("workflow_update_status", id=workflow, status="in_progress")
+    cleo.call("task_claim", task_id=task)
+    assert code_of(eve.call, "workflow_update_status", id=workflow, status="abandoned") == "FORBIDDEN"
+    cleo.call("task_release", task_id=task)
+    assert eve.call("workflow_update_status", id=workflow, status="abandoned") == {"success": True}
+
+
+def test_a_crowded_workspace_is_ended_by_no_worker_either(site: WorkspaceSite, hub: Hub, database: str) -> None:
+    names = [f"t{number}" for number in range(510)]
+    workflow, tasks = site.workflow(*names)
+    held = site.workspace(workflow, "crowded", task_ids=[tasks[names[-1]]])["id"]
+    Agent(hub, "kim").call("task_claim", task_id=tasks[names[-1]])
+    rows(database, f"UPDATE task SET workspace_id = '{held}' WHERE workflow_id = '{workflow}'")
+    eve = Agent(hub, "eve")
+    assert code_of(eve.call, "workspace_update", id=held, status="abandoned") == "FORBIDDEN"
+
+
 @pytest.fixture
 def busy() -> Iterator[Callable[[str], "subprocess.Popen[bytes]"]]:
     """Processes that stand in a directory."""

@@ -40,6 +40,13 @@ class TaskNamed(TaskState):
     name: str
 
 
+class TaskHeld(TypedDict):
+    """A task, and the agent that holds it."""
+
+    id: str
+    claimed_by: str | None
+
+
 class TaskDependency(TaskNamed):
     outcome: str | None
 

@@ -80,6 +80,11 @@ SELECT task_dependency.task_id, task_dependency.depends_on_id
 -- The tasks of a workflow that agents hold.
 SELECT id FROM task WHERE workflow_id = :workflow_id AND claimed_by IS NOT NULL ORDER BY id;
 
+-- name: workflow_held
+-- A task of a workflow that another agent holds.
+SELECT id, claimed_by FROM task
+ WHERE workflow_id = :id AND claimed_by IS NOT NULL AND claimed_by <> :agent_id ORDER BY id LIMIT 1;
+
 -- name: tasks_free
 -- Tasks of a workflow that are ready and held by no one, in the order to begin them, after a place in that order.
 SELECT id, name, description, status, waits_for, sequence, tail, place, parallel_group, files_likely_affected

@@ -40,6 +40,7 @@ from crewhall.families.work.workflow.model import (
 )
 from crewhall.families.work.workflow.plans import insert_tasks, plan_text, recompute_standings
 from crewhall.families.work.workflow.rules import refuse_workflow_step
+from crewhall.families.work.workspace.rules import refuse_others_place
 from crewhall.identity import new_id
 from crewhall.store.transaction import Tx
 
@@ -235,6 +236,9 @@ def workflow_update_status(
         before = get_locked(tx, "workflow", id)
         refuse_lifting(call, before)  # first: its hint is true for an agent, whichever step it wants
         refuse_workflow_step(before, status)
+        if status == "abandoned":
+            held = tx.one("workflow_held", id=id, agent_id=call.actor.id)
+            refuse_others_place(f"workflow {id}", held, call.actor)
         halted_by = pauser(call.actor) if status == "paused" else None
         tx.run("workflow_status_set", id=id, status=status, reason=reason, halted_by=halted_by, now=call.now)
         if status == "abandoned":

@@ -54,6 +54,11 @@ SELECT id, workspace_id, name, status, claimed_by
   FROM task WHERE workspace_id IN {each:ids}
  ORDER BY CASE WHEN status IN ('completed', 'skipped') THEN 1 ELSE 0 END, place LIMIT :limit;
 
+-- name: workspace_held
+-- A task in a workspace that another agent holds.
+SELECT id, claimed_by FROM task
+ WHERE workspace_id = :id AND claimed_by IS NOT NULL AND claimed_by <> :agent_id ORDER BY id LIMIT 1;
+
 -- name: workspace_ready
 -- A workspace's worktree is there; also one that ended meanwhile, and was looked for before it was there.
 UPDATE workspace SET worktree = 'made', problem = NULL, updated_at = :now

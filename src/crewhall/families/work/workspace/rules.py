@@ -4,11 +4,10 @@ import re
 from collections.abc import Iterable
 
 from crewhall.errors import Conflict, Forbidden, InvalidInput, InvalidTransition
-from crewhall.families.work.task.model import TaskNamed
+from crewhall.families.work.task.model import TaskHeld, TaskNamed
 from crewhall.families.work.workspace.model import WorkspaceRow
 from crewhall.identity import Actor
 from crewhall.paths import is_below
-from crewhall.store.transaction import Row
 
 SLUG = 40  # letters of a task's name in its branch
 
@@ -75,11 +74,13 @@ def refuse_end(workspace: WorkspaceRow, status: str, merge_commit: str | None) -
         )
 
 
-def refuse_others_place(workspace: WorkspaceRow, tasks: Iterable[Row], actor: Actor) -> None:
-    """Raise Forbidden when a worker would end the workspace in which another agent is at a task."""
-    holder = next((task for task in tasks if task["claimed_by"] not in (None, actor.id)), None)
-    if actor.kind == "agent" and actor.role != "coordinator" and holder is not None:
+def refuse_others_place(place: str, held: TaskHeld | None, actor: Actor) -> None:
+    """Raise Forbidden when a worker would end a place, a workspace or a workflow, in which another agent is at a task.
+
+    `held` is a task in it that another agent holds.
+    """
+    if actor.kind == "agent" and actor.role != "coordinator" and held is not None:
         raise Forbidden(
-            f"{holder['claimed_by']} is at task {holder['id']} in workspace {workspace['id']}",
+            f"{held['claimed_by']} is at task {held['id']} in {place}",
             hint="Ask that agent, a coordinator or the operator.",
         )

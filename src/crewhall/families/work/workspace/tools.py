@@ -69,7 +69,7 @@ def workspace_update(
     with call.begin() as tx:
         row = _get_locked(tx, id)
         refuse_end(row, status, merge_commit)
-        refuse_others_place(row, tx.all("workspace_tasks", ids=json.dumps([id]), limit=500), call.actor)
+        refuse_others_place(f"workspace {id}", tx.one("workspace_held", id=id, agent_id=call.actor.id), call.actor)
         refuse_elsewhere(row, call.settings.node)
         if row["status"] != status:
             tx.run("workspace_status_set", id=id, status=status, merge_commit=merge_commit, now=call.now)
