@@ -73,7 +73,7 @@ ROWS = [
     Held(ClaimRow, "claim", ("claim_of", "claim_at")),
     Held(TaskHeld, "task", ("workflow_held", "workspace_held")),
     Held(WorkflowState, "workflow", ("workflow_state",)),
-    Held(WorkflowLocked, "workflow", ("workflow_lock",)),
+    Held(WorkflowLocked, "workflow", ("workflow_lock",), {"has_plan": int}),
     Held(WorkflowRow, "workflow", ("workflow_get",)),
     Held(WorkflowListed, "workflow", ("workflows",)),
     Held(CheckpointRow, "checkpoint", ("checkpoint_get", "checkpoints", "checkpoints_newest", "context_checkpoints")),

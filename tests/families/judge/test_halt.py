@@ -65,24 +65,59 @@ def move_through(*steps: str) -> Callable[[JudgeSite, str, str], None]:
     return move
 
 
-STATES: dict[str, Callable[[JudgeSite, str, str], None]] = {
-    "paused": move_through("in_progress", "paused"),
+FINAL: dict[str, Callable[[JudgeSite, str, str], None]] = {
     "abandoned": move_through("abandoned"),
     "completed": complete,
 }
 
 
-def test_a_workflow_that_nobody_works_on_is_left_as_it_is(site: JudgeSite) -> None:
-    for state, move in STATES.items():
+def test_a_workflow_that_is_over_is_left_as_it_is(site: JudgeSite) -> None:
+    for state, move in FINAL.items():
         work = job(site.hub)
         move(site, work.id, work.task)
         before = site.ask("workflow_get", id=work.id)
         answer = review(site, work.task)
         assert (answer["verdict"], answer["workflow_paused"]) == (HALT, False)
         assert site.ask("workflow_get", id=work.id) == before and before["status"] == state
-    planned = site.ask("workflow_create", name="w", source_type="prompt", source_content="x")["id"]
-    assert review(site, workflow_id=planned)["workflow_paused"] is False
-    assert status(site, planned) == "planning"
+
+
+@on_both
+@pytest.mark.parametrize("steps", [("in_progress", "paused"), ("in_progress", "failed"), ("in_progress",), ()])
+def test_no_step_of_a_worker_before_a_halt_keeps_it_away(site: JudgeSite, steps: tuple[str, ...]) -> None:
+    ada, cora = Agent(site.hub, "ada"), Agent(site.hub, "cora", "coordinator")
+    work = job(site.hub)
+    for step in steps:
+        ada.call("workflow_update_status", id=work.id, status=step, reason="a break")
+    assert review(site, work.task)["workflow_paused"] is True
+    halted = site.ask("workflow_get", id=work.id)
+    assert (halted["status"], halted["halted_by"]) == ("paused", "judge") and HALT in halted["status_reason"]
+    for agent in (ada, cora):
+        for word in ("in_progress", "abandoned", "paused", "failed"):
+            with pytest.raises(Failure, match=HALT) as refusal:
+                agent.call("workflow_update_status", id=work.id, status=word)
+            assert refusal.value.code == "FORBIDDEN" and "Only the operator" in refusal.value.hint
+        with pytest.raises(Failure, match=HALT):
+            agent.call("task_claim", task_id=work.task, agent_id=agent.id)
+    site.ask("workflow_update_status", id=work.id, status="in_progress")
+    assert ada.call("task_claim", task_id=work.task, agent_id=ada.id)["success"]
+
+
+@on_both
+def test_a_halt_before_the_plan_holds_until_the_operator_lets_it_be_planned(site: JudgeSite) -> None:
+    ada = Agent(site.hub, "ada")
+    made = ada.call("workflow_create", name="w", source_type="prompt", source_content="x")["id"]
+    assert review(site, workflow_id=made)["workflow_paused"] is True
+    tasks = [{"name": "one", "description": "…", "sequence": 1}]
+    plan = {"id": made, "plan": {"summary": "s", "approach": "a", "tasks": tasks}}
+    for tool, given in (("workflow_set_plan", plan), ("workflow_add_tasks", {"id": made, "tasks": tasks})):
+        with pytest.raises(Failure, match=HALT) as refusal:
+            ada.call(tool, **given)
+        assert "Only the operator" in refusal.value.hint
+    with pytest.raises(Failure) as without_plan:
+        site.ask("workflow_update_status", id=made, status="in_progress")
+    assert without_plan.value.hint == "From paused it goes to planning or abandoned."
+    site.ask("workflow_update_status", id=made, status="planning")
+    assert ada.call("workflow_set_plan", **plan)["status"] == "ready"
 
 
 def test_no_other_verdict_stops_anything(site: JudgeSite) -> None:
@@ -108,6 +143,7 @@ def test_a_contract_that_is_wrong_about_the_hall_is_refused(site: JudgeSite) -> 
         ({"workflow_id": "wf_nowhere"}, "wf_nowhere"),
         ({"task_id": one.task, "workflow_id": other.id}, one.id),
         ({"task_id": one.task, "workflow_id": "wf_nowhere"}, "wf_nowhere"),
+        ({"task_id": "tk_000000000000"}, "tk_000000000000"),
     ]
     for contract, named in wrong:
         site.contract(**contract)
@@ -165,7 +201,7 @@ def test_no_hint_after_a_halt_sends_an_agent_where_it_is_refused(site: JudgeSite
         assert "Only the operator" in refusal.value.hint, (tool, refusal.value.hint)
         assert answer["report_id"] in refusal.value.message
     move_through("in_progress")(site, work.id, work.task)
-    move_through("paused")(site, work.id, work.task)
+    ada.call("workflow_update_status", id=work.id, status="paused")
     with pytest.raises(Failure) as refusal:
         ada.call("task_claim", task_id=work.task, agent_id=ada.id)
     assert refusal.value.hint == "workflow_update_status sets it in_progress again."

@@ -15,6 +15,7 @@ from crewhall.families.work.task.rules import refuse_task_step
 from crewhall.families.work.workflow.model import WorkflowStatus
 from crewhall.families.work.workflow.rules import (
     Reach,
+    may_lift,
     recommend,
     refuse_not_running,
     refuse_workflow_step,
@@ -62,6 +63,8 @@ def workflow(status: str = "in_progress", tasks: int = 4, finished: int = 4, **m
         "max_parallel_tasks": 1,
         "started_at": None,
         "halted_by": None,
+        "status_reason": None,
+        "has_plan": 1,
         **counts,
         **more,
     }
@@ -87,7 +90,7 @@ def test_the_statuses_are_those_of_the_seed() -> None:
 
 @pytest.mark.parametrize(("before", "after"), list(product(WORKFLOW_STATUSES, WORKFLOW_STATUSES)))
 def test_a_workflow_goes_where_the_design_says_and_nowhere_else(before: str, after: Any) -> None:
-    refused = failure(refuse_workflow_step, workflow(before), after)
+    refused = failure(refuse_workflow_step, workflow(before), after, "worker")
     if (before, after) in WORKFLOW_GOES:
         assert refused is None
     else:
@@ -119,10 +122,28 @@ def test_an_end_needs_its_words(status: str, missing: str, empty: str | None) ->
 
 def test_a_workflow_is_not_ready_without_a_plan_nor_completed_with_open_tasks() -> None:
     with pytest.raises(InvalidState, match="no plan yet"):
-        refuse_workflow_step(workflow("planning", 0, 0), "ready")
+        refuse_workflow_step(workflow("planning", 0, 0), "ready", "operator")
     with pytest.raises(InvalidState, match="1 of 4 tasks are not finished"):
-        refuse_workflow_step(workflow("in_progress", 4, 3), "completed")
-    refuse_workflow_step(workflow("in_progress", 4, 3), "failed")
+        refuse_workflow_step(workflow("in_progress", 4, 3), "completed", "operator")
+    refuse_workflow_step(workflow("in_progress", 4, 3), "failed", "operator")
+
+
+@pytest.mark.parametrize("after", WORKFLOW_STATUSES)
+def test_a_paused_workflow_without_a_plan_is_planned_before_it_goes_on(after: Any) -> None:
+    refused = failure(refuse_workflow_step, workflow("paused", 0, 0, has_plan=0), after, "operator")
+    assert (refused is None) == (after in ("planning", "abandoned", "paused"))
+    assert refused is None or "planning or abandoned" in refused.hint
+
+
+PAUSERS = (None, "worker", "coordinator", "operator", "judge")
+
+
+@pytest.mark.parametrize(("actor", "by"), list(product(PAUSERS[1:4], PAUSERS)))
+def test_a_pause_is_lifted_by_its_rank_and_made_stricter_by_a_higher_one(actor: Any, by: Any) -> None:
+    rank = {None: 0, "worker": 0, "coordinator": 1, "operator": 2, "judge": 2}
+    assert may_lift(actor, by) == (rank[actor] >= rank[by])
+    again = failure(refuse_workflow_step, workflow("paused", halted_by=by), "paused", actor)
+    assert (again is None) == (rank[actor] > rank[by])
 
 
 @pytest.mark.parametrize("status", WORKFLOW_STATUSES)

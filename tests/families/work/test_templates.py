@@ -192,6 +192,7 @@ def test_a_template_by_a_definition_makes_workflows_with_values(hub: Hub, operat
         "name": "api!",
         "status": "ready",
         "status_reason": None,
+        "halted_by": None,
         "source_type": "custom",
         "source_ref": template,
         "source_content": "",

@@ -1,5 +1,7 @@
 """A task's contract, as it is read: every field that is wrong is named, and what it says of the hall is true."""
 
+import re
+
 from pydantic import ValidationError
 
 from crewhall.app import Call
@@ -14,6 +16,8 @@ SHAPE = (
     'A contract is {"task_id": "…", "specification": {"requirements": ["…"]}, "acceptance_criteria": ["…"], '
     '"changed_files": ["src/a.py"]}; with "workflow_id", or the id of a task in the hall, it is linked to that.'
 )
+
+LOOKS_LIKE_A_TASK = re.compile(r"tk_[0-9a-z]{12}")
 
 
 def contract_at(call: Call, directory: InputDirectory, path: str) -> tuple[Contract, InputFile]:
@@ -42,6 +46,10 @@ def workflow_of(call: Call, contract: Contract) -> str | None:
             raise InvalidInput(
                 f"workflow_id: there is no workflow '{named}' in this hall", hint="Leave it out, or mend it."
             )
+    if task is None and LOOKS_LIKE_A_TASK.fullmatch(contract.task_id):
+        raise InvalidInput(
+            f"task_id: there is no task '{contract.task_id}' in this hall", hint="task_list shows a workflow's tasks."
+        )
     if task is None:
         return named
     if named not in (None, task["workflow_id"]):

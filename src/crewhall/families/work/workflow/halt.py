@@ -1,4 +1,11 @@
-"""A workflow is stopped by what can't wait for a person: nothing of it can be claimed until one resumes it."""
+"""
+Pauses of a workflow: who set one, who may lift it, and the judge's halt, which is one that the operator alone lifts.
+
+    planning, ready, in_progress, failed ── halt ──▶ paused, halted_by judge      paused by anyone ── halt ──▶ the same
+    in_progress ── pause ──▶ paused, halted_by operator | coordinator | worker
+
+Who paused it is a column. What the reason says decides nothing: every agent can write one.
+"""
 
 import json
 
@@ -6,7 +13,7 @@ from crewhall.app import Call
 from crewhall.errors import Forbidden
 from crewhall.families.work.lookup import get_locked
 from crewhall.families.work.workflow.model import Pauser, WorkflowLocked
-from crewhall.families.work.workflow.rules import is_halted
+from crewhall.families.work.workflow.rules import WORKFLOW_NEXT, is_halted, lifters, may_lift, pause_text
 from crewhall.identity import Actor
 from crewhall.store.transaction import Tx
 
@@ -14,11 +21,11 @@ HALT = "CRITICAL_HALT"
 
 
 def refuse_lifting(call: Call, workflow: WorkflowLocked) -> None:
-    """Raise Forbidden when an agent would let a halted workflow go on: a person decides about that."""
-    if is_halted(workflow) and call.actor.kind != "operator":
+    """Raise Forbidden when an agent would end a pause that it may not lift: by resuming, or by abandoning."""
+    if workflow["status"] == "paused" and not may_lift(pauser(call.actor), workflow["halted_by"]):
         raise Forbidden(
-            f"workflow {workflow['id']} was stopped by {workflow['status_reason']}",
-            hint="Stop work on it. Only the operator resumes or abandons it; message_send reaches them.",
+            pause_text(workflow),
+            hint=f"Stop work on it. Only {lifters(workflow)} resumes or abandons it; message_send reaches them.",
         )
 
 
@@ -30,9 +37,10 @@ def pauser(actor: Actor) -> Pauser:
 
 
 def halt(tx: Tx, workflow_id: str, reason: str, now: int) -> bool:
-    """Pause a workflow that is going on, or could be. False when it is in no such state, and is left as it is."""
-    before = get_locked(tx, "workflow", workflow_id)["status"]
-    if before not in ("ready", "in_progress", "failed"):
+    """Halt a workflow, whoever paused it before. False when it is over or halted, and is left as it is."""
+    workflow = get_locked(tx, "workflow", workflow_id)
+    before = workflow["status"]
+    if is_halted(workflow) or not WORKFLOW_NEXT[before]:
         return False
     reason = f"{HALT}: {reason}"
     tx.run("workflow_status_set", id=workflow_id, status="paused", reason=reason, halted_by="judge", now=now)

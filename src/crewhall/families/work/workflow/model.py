@@ -12,6 +12,10 @@ from crewhall.tool import Result
 SourceType = Literal["prompt", "github_issue", "linear", "jira", "custom"]
 WorkflowStatus = Literal["planning", "ready", "in_progress", "paused", "completed", "failed", "abandoned"]
 Pauser = Literal["judge", "operator", "coordinator", "worker"]
+LISTED_REASON = 300  # characters of a reason in a list
+HaltedBy = Annotated[
+    Pauser | None, Field(description="Who paused it. Only the operator lifts the judge's halt or their own pause.")
+]
 Reviewer = Literal["instance", "judge"]
 ReviewerChoice = Annotated[
     Reviewer, Field(description="Who reviews what instances do in it: another one, or the judge.")
@@ -42,11 +46,13 @@ class WorkflowLocked(WorkflowState):
 
     status_reason: str | None
     halted_by: Pauser | None
+    has_plan: int
 
 
 class WorkflowRow(WorkflowState):
     name: str
     status_reason: str | None
+    halted_by: Pauser | None
     source_type: SourceType
     source_ref: str | None
     source_content: str
@@ -63,6 +69,8 @@ class WorkflowListed(TypedDict):
     id: str
     name: str
     status: WorkflowStatus
+    status_reason: str | None
+    halted_by: Pauser | None
     repository_path: str | None
     max_parallel_tasks: int
     task_count: int
@@ -90,6 +98,8 @@ class WorkflowSummary(Result):
     id: str
     name: str
     status: WorkflowStatus
+    halted_by: HaltedBy
+    status_reason: str | None = Field(description="Why, the first 300 characters.")
     repository_path: str | None
     max_parallel_tasks: int
     task_count: int
@@ -99,7 +109,8 @@ class WorkflowSummary(Result):
 
     @classmethod
     def from_row(cls, row: WorkflowListed) -> "WorkflowSummary":
-        return cls(**row)
+        reason = row["status_reason"]
+        return cls(**row | {"status_reason": reason and reason[:LISTED_REASON]})
 
 
 class Workflows(Result):
@@ -126,6 +137,7 @@ class Workflow(Result):
     name: str
     status: WorkflowStatus
     status_reason: str | None
+    halted_by: HaltedBy
     source_type: SourceType
     source_ref: str | None
     source_content: str

@@ -7,15 +7,15 @@ VALUES (:id, :name, 'planning', :source_type, :source_ref, :source_content, :rep
 
 -- name: workflow_get
 -- A workflow.
-SELECT id, name, status, status_reason, source_type, source_ref, source_content, repository_path, max_parallel_tasks,
+SELECT id, name, status, status_reason, halted_by, source_type, source_ref, source_content, repository_path, max_parallel_tasks,
        auto_create_workspaces, reviewer, plan, task_count, finished_count, completed_count, started_at, finished_at,
        created_at, updated_at
   FROM workflow WHERE id = :id;
 
 -- name: workflow_lock
 -- A workflow's changing parts, held until commit: whoever changes one of its tasks holds it.
-SELECT id, status, status_reason, halted_by, max_parallel_tasks, task_count, finished_count, completed_count, started_at,
-       repository_path, auto_create_workspaces
+SELECT id, status, status_reason, halted_by, CASE WHEN plan IS NULL THEN 0 ELSE 1 END AS has_plan, max_parallel_tasks,
+       task_count, finished_count, completed_count, started_at, repository_path, auto_create_workspaces
   FROM workflow WHERE id = :id {for_update};
 
 -- name: workflow_state
@@ -26,10 +26,11 @@ SELECT id, status, max_parallel_tasks, task_count, finished_count, completed_cou
 
 -- name: workflows
 -- A page of workflows, the newest first.
-SELECT id, name, status, repository_path, max_parallel_tasks, task_count, finished_count, created_at, updated_at
+SELECT id, name, status, status_reason, halted_by, repository_path, max_parallel_tasks, task_count, finished_count, created_at, updated_at
   FROM workflow
  WHERE (CAST(:repository_path AS text) IS NULL OR repository_path = :repository_path)
    AND (CAST(:statuses AS text) IS NULL OR status IN {each:statuses})
+   AND (CAST(:halted_by AS text) IS NULL OR (status = 'paused' AND halted_by = :halted_by))
  ORDER BY created_at DESC, id DESC LIMIT :limit OFFSET :offset;
 
 -- name: workflows_count
@@ -37,7 +38,8 @@ SELECT id, name, status, repository_path, max_parallel_tasks, task_count, finish
 SELECT count(*) AS total
   FROM workflow
  WHERE (CAST(:repository_path AS text) IS NULL OR repository_path = :repository_path)
-   AND (CAST(:statuses AS text) IS NULL OR status IN {each:statuses});
+   AND (CAST(:statuses AS text) IS NULL OR status IN {each:statuses})
+   AND (CAST(:halted_by AS text) IS NULL OR (status = 'paused' AND halted_by = :halted_by));
 
 -- name: workflow_plan_set
 -- A workflow gets its plan and is ready.

@@ -2,6 +2,7 @@
 Rules of workflows: which status follows which, and which tasks run side by side. No clock, no database, no world.
 
     planning ─▶ ready ─▶ in_progress ◀─▶ paused      in_progress ─▶ completed | failed      any ─▶ abandoned
+        ◀── without a plan ── paused
 """
 
 import posixpath
@@ -11,7 +12,7 @@ from itertools import islice
 from types import MappingProxyType
 
 from crewhall.errors import InvalidState, InvalidTransition
-from crewhall.families.work.workflow.model import WorkflowLocked, WorkflowState, WorkflowStatus
+from crewhall.families.work.workflow.model import Pauser, WorkflowLocked, WorkflowState, WorkflowStatus
 
 WORKFLOW_NEXT: dict[str, tuple[WorkflowStatus, ...]] = {
     "planning": ("ready", "abandoned"),
@@ -22,19 +23,29 @@ WORKFLOW_NEXT: dict[str, tuple[WorkflowStatus, ...]] = {
     "completed": (),
     "abandoned": (),
 }
+UNPLANNED_NEXT: tuple[WorkflowStatus, ...] = ("planning", "abandoned")  # of a paused one that the judge halted early
+RANK: dict[Pauser | None, int] = {None: 0, "worker": 0, "coordinator": 1, "operator": 2, "judge": 2}
+LIFTERS = ("whoever may change it", "a coordinator or the operator", "the operator")  # by that rank
+ARTICLE: dict[Pauser, str] = {
+    "worker": "a worker",
+    "coordinator": "a coordinator",
+    "operator": "the operator",
+    "judge": "the judge",
+}
 PATHS, PATH_LETTERS, PATH_DEPTH, PATTERNS = 200, 400, 40, 20  # of one task, that are looked at
 WILD = re.compile(r"[*?[]")
 LOOKS = 1_000_000  # pairs of pattern and path that are compared for one answer
 RUNS = ("ready", "in_progress")  # workflows whose tasks may be begun
 
 
-def refuse_workflow_step(workflow: WorkflowState, after: WorkflowStatus) -> None:
+def refuse_workflow_step(workflow: WorkflowLocked, after: WorkflowStatus, actor: Pauser) -> None:
     """Raise InvalidTransition, or InvalidState when it is not time yet."""
     before = workflow["status"]
-    if after not in WORKFLOW_NEXT[before]:
+    onward = UNPLANNED_NEXT if before == "paused" and not workflow["has_plan"] else WORKFLOW_NEXT[before]
+    if after not in onward and not (before == after == "paused" and outranks(actor, workflow["halted_by"])):
         raise InvalidTransition(
             f"workflow {workflow['id']} is {before}, and does not go to {after} from there",
-            hint=f"From {before} it goes to {alternatives(WORKFLOW_NEXT[before])}.",
+            hint=f"From {before} it goes to {alternatives(onward)}.",
         )
     if after == "ready" and not workflow["task_count"]:
         raise InvalidState(f"workflow {workflow['id']} has no plan yet", hint="workflow_set_plan makes it ready.")
@@ -46,26 +57,48 @@ def refuse_workflow_step(workflow: WorkflowState, after: WorkflowStatus) -> None
         )
 
 
+def may_lift(actor: Pauser, halted_by: Pauser | None) -> bool:
+    """Whether this kind of actor may end a pause. Nobody is known to have set one of an older hub: anyone may."""
+    return RANK[actor] >= RANK[halted_by]
+
+
+def outranks(actor: Pauser, halted_by: Pauser | None) -> bool:
+    """Whether this kind of actor may make another's pause its own, so that fewer can lift it."""
+    return RANK[actor] > RANK[halted_by]
+
+
+def lifters(workflow: WorkflowLocked) -> str:
+    """Who may end the workflow's pause."""
+    return LIFTERS[RANK[workflow["halted_by"]]]
+
+
 def is_halted(workflow: WorkflowLocked) -> bool:
     """Whether the judge has stopped it: then the operator alone resumes it."""
     return workflow["status"] == "paused" and workflow["halted_by"] == "judge"
 
 
+def pause_text(workflow: WorkflowLocked) -> str:
+    """By whom the workflow is paused, and the reason that was given."""
+    by = "" if workflow["halted_by"] is None else f" by {ARTICLE[workflow['halted_by']]}"
+    return f"workflow {workflow['id']} is paused{by}: {workflow['status_reason'] or 'no reason was given'}"
+
+
 def refuse_not_running(workflow: WorkflowLocked, what: str) -> None:
     """Raise InvalidState when no task of the workflow may be begun now."""
     status = workflow["status"]
+    if status == "paused":
+        raise InvalidState(
+            f"{pause_text(workflow)}. No task of it can be {what}",
+            hint=f"Stop work on it. Only {lifters(workflow)} resumes it, with workflow_update_status."
+            if RANK[workflow["halted_by"]]
+            else "workflow_update_status sets it in_progress again.",
+        )
     if status not in RUNS:
         hints = {
             "planning": "workflow_set_plan makes it ready.",
             "completed": "It is finished; a new workflow is for new work.",
             "abandoned": "It was given up; a new workflow is for new work.",
         }
-        if is_halted(workflow):
-            raise InvalidState(
-                f"workflow {workflow['id']} is paused by the judge, and no task of it can be {what}: "
-                f"{workflow['status_reason']}",
-                hint="Stop work on it. Only the operator resumes it, with workflow_update_status.",
-            )
         raise InvalidState(
             f"workflow {workflow['id']} is {status}, and no task of it can be {what}",
             hint=hints.get(status, "workflow_update_status sets it in_progress again."),

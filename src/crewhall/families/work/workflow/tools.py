@@ -24,6 +24,7 @@ from crewhall.families.work.workflow.halt import pauser, refuse_lifting
 from crewhall.families.work.workflow.model import (
     AutoCreate,
     MaxParallel,
+    Pauser,
     PlanSet,
     Reviewer,
     ReviewerChoice,
@@ -32,14 +33,14 @@ from crewhall.families.work.workflow.model import (
     TasksAdded,
     Workflow,
     WorkflowCreated,
+    WorkflowLocked,
     WorkflowPlan,
     Workflows,
-    WorkflowState,
     WorkflowStatus,
     WorkflowSummary,
 )
 from crewhall.families.work.workflow.plans import insert_tasks, plan_text, recompute_standings
-from crewhall.families.work.workflow.rules import refuse_workflow_step
+from crewhall.families.work.workflow.rules import refuse_not_running, refuse_workflow_step
 from crewhall.families.work.workspace.rules import refuse_others_place
 from crewhall.identity import new_id
 from crewhall.store.transaction import Tx
@@ -122,12 +123,14 @@ def workflow_list(
     call: Call,
     repository_path: Path | None = None,
     status: list[WorkflowStatus] | None = None,
+    halted_by: Annotated[Pauser, Field(description="Only those that this one has paused.")] | None = None,
     limit: Limit = 20,
     offset: Offset = 0,
 ) -> Workflows:
-    """The workflows of the hall, the newest first, perhaps of one repository or some statuses."""
+    """The workflows of the hall, the newest first; filter by repository, by status or by who paused them."""
     where = None if repository_path is None else site_of(repository_path).path
-    chosen = {"repository_path": where, "statuses": json.dumps(status) if status else None}
+    statuses = json.dumps(status) if status else None
+    chosen = {"repository_path": where, "statuses": statuses, "halted_by": halted_by}
     with call.begin() as tx:
         rows = tx.all("workflows", limit=limit, offset=offset, **chosen)
         total = tx.value("workflows_count", **chosen)
@@ -145,6 +148,8 @@ def workflow_set_plan(call: Call, id: WorkflowId, plan: WorkflowPlan) -> PlanSet
     text = plan_text(plan.summary, plan.approach, plan.risks, plan.assumptions)
     with call.begin() as tx:
         before = get_locked(tx, "workflow", id)
+        if before["status"] == "paused" and not before["has_plan"]:
+            refuse_not_running(before, "planned")
         if before["status"] != "planning":
             raise InvalidState(
                 f"workflow {id} is {before['status']}, and a plan is set while it is planning",
@@ -196,8 +201,10 @@ def workflow_remove_task(call: Call, id: WorkflowId, task_id: TaskId) -> Done:
     return Done(success=True)
 
 
-def _refuse_replanning(workflow: WorkflowState) -> None:
+def _refuse_replanning(workflow: WorkflowLocked) -> None:
     """Raise InvalidState when the workflow has no plan that could be changed."""
+    if workflow["status"] == "paused" and not workflow["has_plan"]:
+        refuse_not_running(workflow, "planned")
     hints = {"planning": "workflow_set_plan gives it a plan first."}
     if workflow["status"] in ("planning", "completed", "abandoned"):
         raise InvalidState(
@@ -235,7 +242,7 @@ def workflow_update_status(
     with call.begin() as tx:
         before = get_locked(tx, "workflow", id)
         refuse_lifting(call, before)  # first: its hint is true for an agent, whichever step it wants
-        refuse_workflow_step(before, status)
+        refuse_workflow_step(before, status, pauser(call.actor))
         if status == "abandoned":
             held = tx.one("workflow_held", id=id, agent_id=call.actor.id)
             refuse_others_place(f"workflow {id}", held, call.actor)
