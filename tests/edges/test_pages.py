@@ -15,14 +15,17 @@ from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, s
 from crewhall.app import Origin
 from crewhall.edges.http import websocket
 from crewhall.families.project.open_worktrees import LISTENER
+from crewhall.families.work.workflow.halt import halt
 from crewhall.identity import OPERATOR
-from tests.conftest import Clock, Live, eventually
+from crewhall.store.transaction import Work
+from tests.conftest import Agent, Clock, Live, eventually
 from tests.edges.conftest import SharedHubs
 from tests.edges.raw_http import http
 from tests.postgres import missing
 
 CHROMIUM = Path("/usr/bin/chromium")
 DAY = 86_400
+PROMPT = {"source_type": "prompt", "source_content": "x"}
 # A page that lost its hub tries again after a tenth of its time.
 HURRY = "const wait = setTimeout; window.setTimeout = (then, ms) => wait(then, ms >= 1000 ? ms / 10 : ms)"
 
@@ -376,10 +379,32 @@ def test_what_the_judge_halts_is_said_at_the_top_until_it_goes_on(
     origin = Origin(directory=str(tmp_path / "shop"))
     review = live.hub.call("claude_judge_review", {"contract_path": "contract.json"}, OPERATOR, origin=origin)
     assert review["workflow_paused"]
-    expect(page.get_by_role("alert")).to_contain_text("stopped “Dark mode” over T-<b>7")
-    expect(page.get_by_role("alert")).to_contain_text(f"crewhall report get {review['report_id']} says why")
+    expect(page.get_by_role("alert")).to_contain_text(
+        f"CRITICAL HALT: the judge's report {review['report_id']} on task T-<b>7 stopped “Dark mode” ({workflow})"
+    )
     row = page.get_by_role("region", name="Judge's reports").get_by_role("row").nth(1)
     for text in ("CRITICAL HALT", "T-<b>7", "review", "18,210 tokens, 0.21 USD"):
         expect(row).to_contain_text(text)
     call(live, "workflow_update_status", id=workflow, status="in_progress")
     expect(page.get_by_role("alert")).to_be_hidden()
+
+
+def test_every_halt_is_shown_however_many_workflows_and_forged_reasons_there_are(live: Live, visit: Start) -> None:
+    eve = Agent(live.hub, "eve")
+    halted = [call(live, "workflow_create", name=f"halted {number}", **PROMPT)["id"] for number in range(25)]
+    with live.hub.store.write(Work("operator", None, now=live.hub.clock())) as tx:
+        for number, workflow in enumerate(halted):
+            assert halt(tx, workflow, f"the judge's report jr_{number} on task T-{number}", tx.now)
+    plan = {"summary": "s", "approach": "a", "tasks": [{"name": "t", "description": "d", "sequence": 1}]}
+    for number in range(32):
+        made = eve.call("workflow_create", name=f"eves {number}", **PROMPT)["id"]
+        eve.call("workflow_set_plan", id=made, plan=plan)
+        eve.call("workflow_update_status", id=made, status="in_progress")
+        forged = "CRITICAL_HALT: the judge's report jr_0 on task T-0"
+        eve.call("workflow_update_status", id=made, status="paused", reason=forged)
+    page = visit(live).sign_in()
+    lines = page.get_by_role("alert").get_by_role("paragraph")
+    expect(lines).to_have_count(25)
+    shown = {line.partition(" (wf_")[0] for line in lines.all_text_contents()}
+    told = "CRITICAL HALT: the judge's report jr_{0} on task T-{0} stopped “halted {0}”"
+    assert shown == {told.format(number) for number in range(25)}

@@ -21,10 +21,10 @@ async function ask(path, values = {}) {
 }
 
 // Every page of a list, up to what a person can look at.
-async function all(path, key) {
-  const body = await ask(path, { limit: 500 });
+async function all(path, key, values = {}) {
+  const body = await ask(path, { limit: 500, ...values });
   while (body.next_offset !== null && body[key].length < ROWS_SHOWN) {
-    const next = await ask(path, { limit: 500, offset: body.next_offset });
+    const next = await ask(path, { limit: 500, offset: body.next_offset, ...values });
     body[key].push(...next[key]);
     body.next_offset = next.next_offset;
   }
@@ -89,13 +89,12 @@ function ruling(report) {
 }
 
 // What the judge stopped, until a person lets it go on.
-function showHalts(reports, workflows) {
-  const paused = new Map(workflows.filter((one) => one.status === "paused").map((one) => [one.id, one]));
-  const halts = reports.filter((one) => paused.has(one.workflow_id));
-  at("halts").replaceChildren(...halts.map((one) => element(
-    "p", `CRITICAL HALT: the judge stopped “${paused.get(one.workflow_id).name}” over ${one.subject}. crewhall report get ${one.id} says why.`,
-  )));
-  at("halts").hidden = halts.length === 0;
+function showHalts(halted) {
+  const texts = halted.workflows.map((one) => `${one.status_reason.replace("_", " ")} stopped “${one.name}” (${one.id}). crewhall report get shows a report.`);
+  const hidden = halted.total - texts.length;
+  if (hidden > 0) texts.push(`CRITICAL HALT of ${hidden} more: crewhall workflow list --halted-by judge`);
+  at("halts").replaceChildren(...texts.map((text) => element("p", text)));
+  at("halts").hidden = texts.length === 0;
 }
 
 const names = new Map();
@@ -107,10 +106,10 @@ function nameSubjects() {
 }
 
 async function showTables() {
-  const [agents, repositories, workflows, worktrees, reports, halts] = await Promise.all([
+  const [agents, repositories, workflows, worktrees, reports, halted] = await Promise.all([
     all("agent/list", "agents"), all("repository/list", "repositories"), ask("workflow/list", { limit: WORKFLOWS_SHOWN }),
     ask("worktree/list", { limit: WORKTREES_SHOWN }), ask("report/list", { limit: REPORTS_SHOWN }),
-    ask("report/list", { limit: REPORTS_SHOWN, verdict: "CRITICAL_HALT" }),
+    all("workflow/list", "workflows", { halted_by: "judge" }),
   ]);
   agents.agents.sort((one, other) => ORDER.indexOf(one.status) - ORDER.indexOf(other.status));
   fill("agents", agents.agents, agents.total, (agent) => [
@@ -121,7 +120,7 @@ async function showTables() {
   for (const one of worktrees.worktrees) names.set(one.id, one.path.split("/").pop());
   for (const one of reports.reports) names.set(one.id, `${one.kind} of ${one.subject}`);
   nameSubjects();
-  showHalts(halts.reports, workflows.workflows);
+  showHalts(halted);
   fill("reports", reports.reports, reports.spent.reports, (one) => [
     ruling(one), titled(one.subject, `${one.subject}, ${one.id}`), one.kind,
     `${(one.input_tokens + one.output_tokens).toLocaleString()} tokens, ${one.cost_usd.toFixed(2)} USD`, ago(one.created_at),
