@@ -2,6 +2,7 @@
 A branch on its host, pushed there and removed there by git.
 
     push_branch(repo, url, branch, *, token, expected, stop) -> None            never forced, harmless to repeat
+    fetch_branch(repo, url, branch, *, token, have) -> None                     its commits, under no ref
     delete_remote_branch(repo, url, branch, *, token, expected, stop) -> None   only while it has the expected commit
 
 Git runs in an empty git directory of its own that borrows the repository's objects. So no hook, helper, proxy, header
@@ -98,6 +99,21 @@ def delete_remote_branch(
         raise _failure(ended, url, branch, token)
 
 
+def fetch_branch(repo: GitRepository, url: str, branch: str, *, token: str | None, have: str | None) -> None:
+    """Get the commits of a host's branch into the repository's objects, under no ref.
+
+    `have` is a commit of the repository from which git tells what is missing. Raises what `push_branch` raises.
+    """
+    repo.refuse_bad_branch(branch)
+    tips = [] if have is None else [f"--negotiation-tip={have}"]
+    words = ("fetch", "-q", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", *tips)
+    ended = _git_there(
+        repo, url, *words, "--", url, f"refs/heads/{branch}", token=token, length=len(have or ""), stop=repo.stop
+    )
+    if ended.code != 0:
+        raise _failure(ended, url, branch, token, "fetch")
+
+
 def _git_there(repo: GitRepository, url: str, *words: str, token: str | None, length: int, stop: Stop | None) -> Ended:
     """Run a git command that talks to the host; `length` is that of the repository's object names."""
     origin = _origin(url)
@@ -171,7 +187,7 @@ def _read_shallow(path: Path) -> bytes:
     return data
 
 
-def _failure(ended: Ended, url: str, branch: str, token: str | None) -> Failure:
+def _failure(ended: Ended, url: str, branch: str, token: str | None, doing: str = "push") -> Failure:
     """What went wrong, in the words of the host or of git."""
     lines = [_clean(line, token) for line in ended.err.decode("utf-8", "replace").splitlines()]
     host_words = " ".join(line.removeprefix("remote:").strip() for line in lines if line.startswith("remote:"))[:300]
@@ -182,7 +198,7 @@ def _failure(ended: Ended, url: str, branch: str, token: str | None) -> Failure:
     words, every = host_words or " ".join(git_words[:1]) or f"exit code {ended.code}", "\n".join(git_words)
     if FORBIDDEN.search(every):
         return Forbidden(
-            f"{url} refuses the push of '{branch}': {words}",
+            f"{url} refuses the {doing} of '{branch}': {words}",
             hint="Give the token write access to the repository's contents; without one, check git's own credentials.",
         )
     if MISSING.search(every):
@@ -190,7 +206,10 @@ def _failure(ended: Ended, url: str, branch: str, token: str | None) -> Failure:
             f"there is no repository {url}: {words}",
             hint="Check owner and name. To a token that may not see it, a private repository looks the same.",
         )
-    return Unavailable(f"git could not push '{branch}' to {url}: {words}", hint="Try again later; that does no harm.")
+    way = "to" if doing == "push" else "from"
+    return Unavailable(
+        f"git could not {doing} '{branch}' {way} {url}: {words}", hint="Try again later; that does no harm."
+    )
 
 
 def _refusal(url: str, branch: str, reason: str, host_words: str) -> Failure:

@@ -10,6 +10,7 @@ from crewhall.fakehosts.faults import Fault
 from tests.families.review.conftest import Loop
 from tests.families.review.test_pull_requests import (  # noqa: F401 - a fixture
     PULL,
+    TOKEN,
     Landing,
     add_workflow,
     make_landing,
@@ -87,3 +88,72 @@ def test_a_base_that_looks_like_an_option_writes_no_file(make_landing: Callable[
     loop.by(coder, "request_review")
     places = (loop.site.repository, tree)
     assert not [path for place in places for path in place.glob("planted*")]
+
+
+def move_base(loop: Landing) -> None:
+    """The host's main has moved on, as it does in every fleet."""
+    url = f"{loop.host.url}/octo/shop.git".replace("//", f"//any:{TOKEN}@")
+    other = loop.site.repository.parent / "other"
+    git(loop.site.repository.parent, "clone", "-q", "-b", "main", url, str(other))
+    (other / "theirs.txt").write_text("theirs")
+    commit(other, "theirs")
+    git(other, "push", "-q", url, "main")
+
+
+def test_a_ref_that_an_agent_moves_hides_no_file(make_landing: Callable[..., Landing]) -> None:  # noqa: F811
+    """What the branch changes is told from the host's base, not from what the repository says of it."""
+    loop = make_landing()
+    add_workflow(loop)
+    for name in ("refs/remotes/origin/main", "refs/heads/main"):
+        git(loop.tree, "update-ref", name, "HEAD")
+    (loop.tree / "more.txt").write_text("more")
+    commit(loop.tree, "more")
+    move_base(loop)
+    refused = loop.refusal(loop.coder, "create_pull_request", **PULL)
+    assert refused.code == "FORBIDDEN" and "workflows" in refused.message
+    assert loop.coder not in loop.repo.branches
+
+
+def test_a_base_that_has_moved_on_is_fetched(make_landing: Callable[..., Landing]) -> None:  # noqa: F811
+    loop = make_landing()
+    move_base(loop)
+    before = git(loop.site.repository, "for-each-ref")
+    assert loop.open()["pr_number"] == 1
+    assert git(loop.site.repository, "for-each-ref") == before
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["before the call", "during the call"])
+def test_only_what_was_reviewed_is_approved(make_landing: Callable[..., Landing], is_late: bool) -> None:  # noqa: F811
+    loop = make_landing()
+    loop.round()
+    loop.work("light blue")
+    reviewer = loop.request()
+    if is_late:
+        held = Fault(method="GET", path=loop.coder, kind="hold")
+        loop.host.fail(held)
+
+        def change_meanwhile() -> None:
+            held.gate.reached.wait(20)
+            loop.work("red")
+            held.gate.opened.set()
+
+        threading.Thread(target=change_meanwhile).start()
+    else:
+        loop.work("red")
+    refused = loop.refusal(reviewer, "create_pull_request", **PULL)
+    assert (
+        refused.code == "INVALID_STATE"
+        and "has changed since the commit that was reviewed: colour.txt" in refused.message
+    )
+    assert loop.coder not in loop.repo.branches and not loop.repo.pulls
+    assert (loop.status(), loop.status(reviewer)) == ("waiting_review", "started")
+    git(loop.tree, "reset", "-q", "--hard", "HEAD~1")
+    assert loop.open(reviewer)["pr_number"] == 1
+
+
+def test_no_text_of_a_coders_hides_what_its_review_says(make_landing: Callable[..., Landing]) -> None:  # noqa: F811
+    loop = make_landing()
+    loop.round(actionable_items=["Use #00f\n\n<!--"])
+    loop.open(description="Done.\n\n<!--\n```")
+    (pull,) = loop.repo.pulls.values()
+    assert pull.body.startswith("Open review items:\n\n- Use #00f <!--\n\n---\n\nDone.")

@@ -97,7 +97,7 @@ def test_a_coders_own_pull_says_what_still_blocks(make_landing: Callable[..., La
     loop.round(actionable_items=["Use #00f", {"text": "A nit", "blocking": False}])
     loop.open()
     (pull,) = loop.repo.pulls.values()
-    assert pull.body == "It was red.\n\nOpen review items:\n\n- Use #00f"
+    assert pull.body == "Open review items:\n\n- Use #00f\n\n---\n\nIt was red."
 
 
 def test_a_pull_that_is_merged_while_its_coder_works_on_is_noted(make_landing: Callable[..., Landing]) -> None:

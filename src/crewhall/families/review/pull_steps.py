@@ -18,7 +18,7 @@ from crewhall.families.review.family import review
 from crewhall.families.review.feedback_file import NAME
 from crewhall.families.review.items import write_states
 from crewhall.families.review.model import RoundRow
-from crewhall.families.review.pull_target import PullTarget, changed_paths, pull_target
+from crewhall.families.review.pull_target import PullTarget, changed_paths, pull_target, refuse_unseen
 from crewhall.families.review.review_rows import set_status
 from crewhall.journal import Happened, Step
 from crewhall.outside.file_commits import Hindered, OneFileChange, advance
@@ -56,16 +56,19 @@ def _push(world: NodeWorld, operation: Change) -> Row:
         there = host.head(_repository(target), coder["branch"])
     tip = repo.commit_of(f"refs/heads/{coder['branch']}")
     if tip is not None:
-        _refuse_paths(world, operation, coder, repo, tip)
+        refuse_unseen(repo, coder, operation.data.get("reviewed"), tip)
+        _refuse_paths(world, operation, coder, repo, target, tip)
     token = target.access.token
     push_branch(repo, target.url, coder["branch"], token=token, expected=None, stop=world.stop, commit=tip)
     return {"pushed": tip, "was": operation.data.get("was", there and there.sha)}
 
 
-def _refuse_paths(world: NodeWorld, operation: Change, coder: InstanceRow, repo: GitRepository, tip: str) -> None:
+def _refuse_paths(
+    world: NodeWorld, operation: Change, coder: InstanceRow, repo: GitRepository, target: PullTarget, tip: str
+) -> None:
     """Raise Forbidden for what the very commit that is pushed may not change: its branch may have moved since."""
     base, base_commit = operation.data["base_branch"], operation.data.get("base_commit", "")
-    paths = changed_paths(repo, coder, base, base_commit, tip)
+    paths = changed_paths(repo, target, coder, base, base_commit, tip)
     refuse_branch_paths(paths, world.settings["pulls.branch_deny"], world.settings["pulls.branch_allow"])
 
 

@@ -13,6 +13,7 @@ from crewhall.outside.git import CHANGED_NAMES, GitRepository
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.model import HostRepository
 from crewhall.outside.hosting.wire import Access
+from crewhall.outside.pushing import fetch_branch
 
 
 @dataclass(frozen=True)
@@ -72,19 +73,40 @@ def find_base(host: Host, there: HostRepository, coder: InstanceRow, given: str 
     )
 
 
-def changed_paths(
-    repo: GitRepository, coder: InstanceRow, base: str, base_commit: str, tip: str | None = None
-) -> list[str]:
-    """The files that the branch changes, without the feedback's. Raises InvalidState when there are none."""
-    known = next((one for one in (base_commit, f"refs/remotes/origin/{base}", f"refs/heads/{base}")
-                  if repo.commit_of(one)), None)  # fmt: skip
-    if known is None:
-        raise InvalidInput(
-            f"{repo.root} does not have {base} as the host has it",
-            hint=f"Run `git fetch origin {base}`.",
+def refuse_unseen(repo: GitRepository, coder: InstanceRow, reviewed: str | None, tip: str | None = None) -> None:
+    """Raise InvalidState when the branch has other files than the commit that is approved; the feedback's don't count.
+
+    `tip` is a commit of the branch; without it, the branch as it is now counts.
+    """
+    if reviewed is None:
+        return
+    words = (*CHANGED_NAMES, "--end-of-options", reviewed, tip or f"refs/heads/{coder['branch']}", "--")
+    unseen = [path for path in repo.text("diff", *words).split("\0") if path and path != NAME]
+    if unseen:
+        raise InvalidState(
+            f"{coder['branch']} has changed since the commit that was reviewed: {', '.join(unseen)[:300]}",
+            hint="Only what was reviewed can be approved. Call send_feedback; its coder asks for another review.",
             instance_id=coder["id"],
         )
-    return paths_since(repo, coder, known, base, tip)
+
+
+def changed_paths(
+    repo: GitRepository, target: PullTarget, coder: InstanceRow, base: str, base_commit: str, tip: str | None = None
+) -> list[str]:
+    """The files that the branch changes, without the feedback's. Raises InvalidState when there are none.
+
+    The base counts as the host has it, and is fetched if need be: refs of the repository are an agent's to move.
+    """
+    if repo.commit_of(base_commit) is None:
+        have = repo.commit_of(f"refs/heads/{coder['branch']}")
+        fetch_branch(repo, target.url, base, token=target.access.token, have=have)
+    if repo.commit_of(base_commit) is None:
+        raise InvalidInput(
+            f"{repo.root} does not have {base} as the host has it",
+            hint="It has moved on just now, or the repository is shallow: try again, or run `git fetch --unshallow`.",
+            instance_id=coder["id"],
+        )
+    return paths_since(repo, coder, base_commit, base, tip)
 
 
 def paths_since(repo: GitRepository, coder: InstanceRow, commit: str, base: str, tip: str | None = None) -> list[str]:

@@ -19,9 +19,11 @@ from crewhall.families.review.family import review
 from crewhall.families.review.items import read_round, settle_round
 from crewhall.families.review.model import ItemRow, ResolvedItems, RoundRow
 from crewhall.families.review.pull_steps import PULLING
-from crewhall.families.review.pull_target import changed_paths, find_base, pull_target
+from crewhall.families.review.pull_target import changed_paths, find_base, pull_target, refuse_unseen
+from crewhall.families.review.quotes import one_line
+from crewhall.families.work.message.model import HALL
 from crewhall.outside.git import open_repository
-from crewhall.store.transaction import Tx
+from crewhall.store.transaction import Row, Tx
 from crewhall.tool import Result
 
 Title = Annotated[str, Field(min_length=1, max_length=250)]
@@ -73,7 +75,9 @@ def create_pull_request(
     with host(call, target.access) as there:
         at = there.repository(target.remote.owner, target.remote.name)
         base, base_commit = find_base(there, at, owner, base_branch)
-    paths = changed_paths(repo, owner, base, base_commit)
+    reviewed = _reviewed_commit(call, caller, owner)
+    refuse_unseen(repo, owner, reviewed)
+    paths = changed_paths(repo, target, owner, base, base_commit)
     refuse_branch_paths(paths, call.settings["pulls.branch_deny"], call.settings["pulls.branch_allow"])
     reading = read_round(call, caller, []) if caller["type"] == "review" else None
     with call.begin_midway() as tx:
@@ -81,7 +85,8 @@ def create_pull_request(
         row = locked_row(tx, owner["id"])
         refuse_busy(row["id"], [one["kind"] for one in tx.all("operations_on", subject=row["id"])])
         refuse_status(row["id"], row["status"], LIVE, "given a pull request")
-        given = {"title": title, "base_branch": base, "base_commit": base_commit, "by": caller["id"]}
+        given: Row = {"title": title, "base_branch": base, "base_commit": base_commit, "by": caller["id"]}
+        given["reviewed"] = reviewed
         if reading is not None:
             outcome = settle_round(tx, row["id"], reading, resolved_items or ())
             refuse_blocking(caller["id"], outcome.blocking_ids)
@@ -106,6 +111,18 @@ def _owner_of_branch(call: Call, caller: InstanceRow) -> InstanceRow:
     return find_instance(call, found["parent_instance"])
 
 
+def _reviewed_commit(call: Call, caller: InstanceRow, owner: InstanceRow) -> str | None:
+    """The commit that this pull request approves: a reviewer's or the judge's. None for one that approves nothing."""
+    if caller["type"] == "review":
+        seen = cast(RoundRow | None, call.one("review_by", reviewer=caller["id"]))
+    elif call.actor.id == HALL:
+        with call.look() as look:
+            seen = next(iter(look.all("reviews_last", coder=owner["id"], limit=1)), None)
+    else:
+        return None
+    return seen and seen["forked_from"]
+
+
 def refuse_blocking(reviewer: str, blocking: list[str]) -> None:
     """Raise InvalidState for an approval while items of earlier rounds block."""
     if blocking:
@@ -118,9 +135,12 @@ def refuse_blocking(reviewer: str, blocking: list[str]) -> None:
 
 
 def with_open_items(description: str, items: list[ItemRow]) -> str:
-    """The text of a pull request that its coder opens, with the review's items that still block."""
-    lines = [f"- {' '.join(one['item'].split())[:300]}" for one in items if one["is_blocking"]]
-    return "\n".join([description, "", "Open review items:", "", *lines[:20]]) if lines else description
+    """The text of a pull request that its coder opens, after the review's items that still block.
+
+    They come first: what the coder writes, such as a comment that never ends, can hide what follows only.
+    """
+    lines = [f"- {one_line(one['item'], 300)}" for one in items if one["is_blocking"]]
+    return "\n".join(["Open review items:", "", *lines[:20], "", "---", "", description]) if lines else description
 
 
 def _refuse_unheard(tx: Tx, caller: InstanceRow, owner: InstanceRow) -> None:
