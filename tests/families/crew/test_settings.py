@@ -7,8 +7,8 @@ import pytest
 
 from crewhall.app import Hub
 from crewhall.errors import Failure
-from crewhall.families.crew.live_settings import live_setting
 from crewhall.identity import OPERATOR
+from crewhall.live_settings import live_setting
 from tests.families.crew.conftest import PERSON
 
 MAX = "review.max_iterations"

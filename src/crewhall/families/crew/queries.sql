@@ -135,10 +135,6 @@ SELECT id, agent_id, status FROM instance
                 WHERE token.agent_id = instance.agent_id AND token.kind = 'agent' AND token.revoked_at IS NULL)
  ORDER BY created_at, id;
 
--- name: user_config_get
--- A setting as the hall has it.
-SELECT value FROM user_config WHERE key = :key;
-
 -- name: user_config_set
 -- Keep a setting in the hall.
 INSERT INTO user_config (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value;

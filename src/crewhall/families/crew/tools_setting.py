@@ -9,7 +9,7 @@ from crewhall.app import Call
 from crewhall.config import SECRET_VARIABLE, Setting
 from crewhall.families.crew.changes import refuse_unproven
 from crewhall.families.crew.family import crew
-from crewhall.families.crew.live_settings import find_setting, live_setting, read_live, stored_value
+from crewhall.live_settings import find_setting, live_setting, read_live, stored_value
 from crewhall.tool import OPERATOR, Result
 
 HIDDEN = ("database.url",)  # it may hold a password

@@ -7,7 +7,6 @@ from typing import cast
 from crewhall.app import Tick
 from crewhall.errors import Failure
 from crewhall.families.crew.delivery import has_inbox_only
-from crewhall.families.crew.live_settings import live_setting
 from crewhall.families.crew.model import InstanceRow
 from crewhall.families.crew.rules import LIVE
 from crewhall.families.crew.steps import NodeWorld
@@ -16,6 +15,7 @@ from crewhall.families.review.model import FeedbackRow, Outcome, RoundRow
 from crewhall.families.review.review_rows import give_back
 from crewhall.families.review.rules import JUDGE, reviewer_name
 from crewhall.families.review.steps import merge_feedback
+from crewhall.live_settings import live_setting
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,6 @@ from crewhall.errors import InvalidState
 from crewhall.families.crew.changes import begin, begin_start, candidate_ports, carry_out, names_taken
 from crewhall.families.crew.delivery import has_inbox_only
 from crewhall.families.crew.instance_rows import locked_row
-from crewhall.families.crew.live_settings import live_setting
 from crewhall.families.crew.model import InstanceId, InstanceRow
 from crewhall.families.crew.rules import LIVE, refuse_busy, refuse_status
 from crewhall.families.crew.site import refuse_elsewhere
@@ -54,6 +53,7 @@ from crewhall.families.review.rules import (
 from crewhall.families.review.rules_contract import contract_text
 from crewhall.families.review.steps import REVIEWING, SENDING
 from crewhall.identity import new_id
+from crewhall.live_settings import live_setting
 from crewhall.outside.environment import refuse_missing
 from crewhall.outside.git import GitRepository, open_repository
 from crewhall.store.transaction import Tx

@@ -7,12 +7,12 @@ from pydantic import Field
 from crewhall.app import Call
 from crewhall.bounded import Limit, Offset, page
 from crewhall.families.crew.changes import find_instance
-from crewhall.families.crew.live_settings import live_setting
 from crewhall.families.crew.model import InstanceId
 from crewhall.families.review.family import review
 from crewhall.families.review.items import shown_item
 from crewhall.families.review.model import ReviewDetail, ReviewItem, ReviewRound, Reviews, RoundDetail
 from crewhall.families.review.rules import reviewer_name
+from crewhall.live_settings import live_setting
 from crewhall.store.transaction import Row, Tx
 
 ROUNDS, ITEMS, OPEN_ITEMS, FEEDBACK_LETTERS = 5, 20, 30, 2_000  # in one answer
