@@ -64,7 +64,8 @@ def layered_plan(tasks: int, width: int) -> dict[str, Any]:
 
 def planned_workflow(ask: Ask, plan: dict[str, Any], name: str = "the work") -> str:
     """A workflow with this plan, ready to be worked at."""
-    made = ask("workflow_create", name=name, source_type="prompt", source_content="a test")
+    source: dict[str, Any] = {"source_type": "prompt", "source_content": "a test", "max_parallel_tasks": 1000}
+    made = ask("workflow_create", name=name, **source)
     workflow: str = made["id"]
     assert ask("workflow_set_plan", id=workflow, plan=plan)["tasks_created"] == len(plan["tasks"])
     return workflow

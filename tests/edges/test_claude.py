@@ -67,7 +67,7 @@ def story(hall: tuple[Program, Up], tmp_path: Path) -> Story:
     name = f"ada {next(NUMBERS)}"
     made = ask("agent_token_create", name=name)
     repository = make_repository(tmp_path / "shop").root
-    places = {"repository_path": repository, "auto_create_workspaces": True}
+    places = {"repository_path": repository, "auto_create_workspaces": True, "max_parallel_tasks": 2}
     _, tasks = plan_workflow(ask, *TASKS, name="Dark mode", **places)
     finish(ask, tasks["colours"])
     ask("task_update_status", id=tasks["survey"], status="skipped", outcome="nobody wants it")

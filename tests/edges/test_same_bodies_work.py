@@ -34,8 +34,9 @@ PLAN = {"approach": "So", "steps": ["one"]}
 TASKS = [
     {"name": "a", "description": "ä", "sequence": 1, "files_likely_affected": ["src/a"], "parallel_group": "g"},
     {"name": "b", "description": "b", "sequence": 2, "depends_on": ["a"], "estimated_complexity": "low"},
+    {"name": "d", "description": "d", "sequence": 1},
 ]
-CYCLE = [TASKS[0] | {"depends_on": ["b"]}, TASKS[1]]
+CYCLE = [TASKS[0] | {"depends_on": ["b"]}, *TASKS[1:]]
 NEW = {"name": "w", "source_type": "prompt", "source_content": "Ünï", "repository_path": "$path"}
 LETTER = {"sender_id": "$ada", "recipient_id": "$bob", "message_type": "query"}
 
@@ -68,6 +69,9 @@ SCRIPT: list[Step] = [
     ("task_claim", {"task_id": "$b", "agent_id": "$ada"}, "TASK_BLOCKED"),
     ("task_claim", {"task_id": "$a", "agent_id": "$ada"}, None),
     ("task_claim", {"task_id": "$a", "agent_id": "$bob"}, None),
+    ("workflow_set_parallelism", {"id": "$wf", "max_parallel_tasks": 1}, None),
+    ("task_claim", {"task_id": "$d", "agent_id": "$bob"}, "LIMIT_EXCEEDED"),
+    ("task_update_status", {"id": "$d", "status": "planning"}, "LIMIT_EXCEEDED"),
     ("task_set_plan", {"id": "$a", "plan": PLAN, "context": {"deep": [{"x": None, "y": 1.5}]}}, None),
     ("task_set_plan", {"id": "$a", "plan": {"approach": "So"}}, "INVALID_INPUT"),
     ("task_update_status", {"id": "$a", "status": "completed", "outcome": "o"}, "INVALID_TRANSITION"),

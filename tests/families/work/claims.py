@@ -16,6 +16,7 @@ from crewhall.identity import OPERATOR, Actor
 from tests.conftest import Agent, Clock
 
 LEASE, HEARTBEAT, MISSED = 1800, 30, 3  # the settings' own, in seconds and beats
+JOB: dict[str, Any] = {"name": "job", "source_type": "prompt", "source_content": "do it"}
 PLAN = {"approach": "slowly", "steps": ["one", "two"]}
 
 
@@ -32,9 +33,12 @@ class Job:
         return next(iter(self.tasks.values()))
 
 
-def job(hub: Hub, *tasks: str | dict[str, Any]) -> Job:
-    """A workflow of these tasks, `one` if none is named; those given by a name alone wait for nothing."""
-    made = ask(hub, "workflow_create", name="job", source_type="prompt", source_content="do it")["id"]
+def job(hub: Hub, *tasks: str | dict[str, Any], most: int = 99) -> Job:
+    """A workflow of these tasks, `one` if none is named; those given by a name alone wait for nothing.
+
+    So many of them may run at once.
+    """
+    made = ask(hub, "workflow_create", max_parallel_tasks=most, **JOB)["id"]
     given = [task if isinstance(task, dict) else {"name": task} for task in tasks or ("one",)]
     planned = [{"description": "…", "sequence": 1, **task} for task in given]
     ask(hub, "workflow_set_plan", id=made, plan={"summary": "s", "approach": "a", "tasks": planned})

@@ -14,7 +14,7 @@ import pytest
 from crewhall.app import Hub, Origin
 from crewhall.errors import Failure
 from crewhall.families.all import registry
-from crewhall.identity import OPERATOR
+from crewhall.identity import OPERATOR, Actor
 from tests.conftest import Agent, Clock, eventually, settings_for
 from tests.families.work.claims import (
     PLAN,
@@ -35,7 +35,7 @@ MakeHub = Callable[..., Hub]
 Step = Callable[[], Any]
 ROUNDS = size(6, 12)
 # What a race may end in for the one who comes late; anything else, a deadlock above all, is a bug.
-LATE = {"STALE_CLAIM", "INVALID_STATE", "INVALID_TRANSITION", "TASK_BLOCKED", "FORBIDDEN"}
+LATE = {"STALE_CLAIM", "INVALID_STATE", "INVALID_TRANSITION", "TASK_BLOCKED", "FORBIDDEN", "LIMIT_EXCEEDED"}
 
 WAITING = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
@@ -103,6 +103,35 @@ def test_a_worker_abandons_no_workflow_in_which_another_claims_at_that_moment(hu
 
 def abandon(agent: Agent, workflow: str) -> Any:
     return agent.call("workflow_update_status", id=workflow, status="abandoned")
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_claims_and_starts_that_race_never_run_more_tasks_than_may(hubs: list[Hub], database: str, most: int) -> None:
+    """Half claim, a quarter start a task that nobody holds, and a quarter claim one by moving it with a token."""
+    agents = [register_agent(hubs[0], f"agent {number}") for number in range(4)]
+    tokens = [Agent(hubs[0], f"token {number}") for number in range(2)]
+    for _ in range(size(3, 200)):
+        work = job(hubs[0], *(f"t{number}" for number in range(8)), most=most)
+        tasks = list(work.tasks.values())
+        steps = [claiming(hubs[number % 3], tasks[number], agent) for number, agent in enumerate(agents)]
+        steps += [
+            moving(hubs[number % 3], tasks[number], actor)
+            for number, actor in zip(range(4, 8), (OPERATOR, OPERATOR, *(one.actor for one in tokens)), strict=True)
+        ]
+        answers = at_once(*steps)
+        assert Counter(answer if isinstance(answer, str) else "granted" for answer in answers) == {
+            "granted": most,
+            "LIMIT_EXCEEDED": 8 - most,
+        }
+        here = f"SELECT count(*) AS n FROM task WHERE workflow_id = '{work.id}'"
+        assert rows(database, f"{here} AND (claimed_by IS NOT NULL OR status = 'in_progress')") == [{"n": most}]
+        assert ask(hubs[0], "workflow_next_tasks", workflow_id=work.id)["recommended_count"] == 0
+        ask(hubs[0], "workflow_update_status", id=work.id, status="abandoned")
+    assert_claims_agree(database)
+
+
+def moving(hub: Hub, task: str, actor: Actor) -> Step:
+    return lambda: ask(hub, "task_update_status", actor, id=task, status="in_progress")
 
 
 def test_one_agent_that_claims_everywhere_at_once_has_one_claim(hubs: list[Hub], database: str) -> None:

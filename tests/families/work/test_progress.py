@@ -83,7 +83,9 @@ def test_a_task_without_a_group_is_not_said_to_run_beside_others(operator: Ask) 
 
 
 def test_ready_and_failed_tasks_that_nobody_holds_are_next(operator: Ask) -> None:
-    workflow, found = plan_workflow(operator, *(task(name) for name in ("a", "b", "c", "d", "e", "f")), task("late", 2))
+    workflow, found = plan_workflow(
+        operator, *(task(name) for name in ("a", "b", "c", "d", "e", "f")), task("late", 2), max_parallel_tasks=3
+    )
     move(operator, found["b"], "in_progress", "failed")
     move(operator, found["c"], "in_progress")
     move(operator, found["d"], "in_progress", "paused")
@@ -102,10 +104,11 @@ def test_so_many_are_recommended_as_parallelism_leaves_room_for(operator: Ask, m
     """max(0, min(ready, max_parallel - running)), where running is held, planning or in progress."""
     workflow, found = plan_workflow(operator, *(task(f"t{number}") for number in range(7)), max_parallel_tasks=most)
     assert len(recommended_names(following(operator, workflow))) == min(7, most)
-    agent = register(operator)
-    operator("task_claim", task_id=found["t0"], agent_id=agent)
+    operator("workflow_set_parallelism", id=workflow, max_parallel_tasks=3)
+    operator("task_claim", task_id=found["t0"], agent_id=register(operator))
     move(operator, found["t1"], "planning")
     move(operator, found["t2"], "in_progress")
+    operator("workflow_set_parallelism", id=workflow, max_parallel_tasks=most)
     answer = following(operator, workflow)
     assert answer["recommended_count"] == max(0, min(4, most - 3)) == len(recommended_names(answer))
     move(operator, found["t2"], "paused")
@@ -114,15 +117,6 @@ def test_so_many_are_recommended_as_parallelism_leaves_room_for(operator: Ask, m
     answer = following(operator, workflow)
     assert answer["recommended_count"] == max(0, min(5, most - 1)) and answer["max_parallel"] == most
     assert following(operator, workflow, include_failed=False)["recommended_count"] == max(0, min(4, most - 1))
-
-
-def test_parallelism_steers_and_never_refuses_a_claim(operator: Ask) -> None:
-    workflow, found = plan_workflow(operator, task("a"), task("b"))
-    agent = register(operator)
-    for name in "ab":
-        assert operator("task_claim", task_id=found[name], agent_id=agent)["success"]
-    operator("workflow_set_parallelism", id=workflow, max_parallel_tasks=4)
-    assert following(operator, workflow)["max_parallel"] == 4
 
 
 def test_hundreds_are_recommended_when_parallelism_allows_it(operator: Ask) -> None:

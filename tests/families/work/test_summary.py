@@ -122,7 +122,7 @@ def test_what_agents_write_opens_no_heading(hub: Hub, operator: Ask) -> None:
 def test_it_stays_one_page_whatever_is_stored_and_tells_what_it_left_out(hub: Hub, operator: Ask, text: str) -> None:
     many, half = 120, 40
     names = [f"{number:03}" + "𒀀" * 190 for number in range(many)]
-    workflow = new_workflow(operator, name="𒀀" * 200, source_content=text)
+    workflow = new_workflow(operator, name="𒀀" * 200, source_content=text, max_parallel_tasks=25)
     plan = {"summary": text[:6_000], "approach": text[:2_000], "tasks": [task(name) for name in names]}
     operator("workflow_set_plan", id=workflow, plan=plan)
     ids = [one["id"] for one in list_tasks(operator, workflow)]

@@ -104,7 +104,9 @@ def test_a_task_shows_its_newest_checkpoints_oldest_first_when_asked(operator: A
 
 
 def test_tasks_are_listed_by_shown_status_and_holder_and_paged(operator: Ask) -> None:
-    workflow, found = plan_workflow(operator, *(task(f"t{number}", number // 3) for number in range(9)))
+    workflow, found = plan_workflow(
+        operator, *(task(f"t{number}", number // 3) for number in range(9)), max_parallel_tasks=2
+    )
     agent = register(operator)
     operator("task_claim", task_id=found["t1"], agent_id=agent)
     move(operator, found["t2"], "in_progress", "failed")
@@ -143,6 +145,7 @@ def test_available_tasks_are_ready_free_and_fit_what_the_agent_is_good_at(operat
         task("held", 1),
         task("broken", 1),
         task("done", 1),
+        max_parallel_tasks=3,
     )
     clock.advance(1)
     second, others = plan_workflow(operator, task("other"))
@@ -261,7 +264,7 @@ def test_every_step_of_a_task_goes_as_the_design_says_through_the_door(operator:
 
 
 def test_an_end_keeps_its_words(hub: Hub, operator: Ask, clock: Clock) -> None:
-    _, found = plan_workflow(operator, task("a"), task("b"))
+    _, found = plan_workflow(operator, task("a"), task("b"), max_parallel_tasks=2)
     clock.advance(1)
     began = clock.now
     for name in "ab":

@@ -434,7 +434,7 @@ def test_completed_is_refused_while_tasks_are_open(operator: Ask) -> None:
 def test_no_task_of_a_paused_or_failed_workflow_is_begun_and_what_runs_can_end(
     hub: Hub, operator: Ask, status: str
 ) -> None:
-    workflow, found = plan_workflow(operator, task("a"), task("b"), task("c"), task("d"))
+    workflow, found = plan_workflow(operator, task("a"), task("b"), task("c"), task("d"), max_parallel_tasks=4)
     ada = Agent(hub)
     ada.call("task_claim", task_id=found["a"])
     move(operator, found["a"], "in_progress")
@@ -458,7 +458,7 @@ def test_no_task_of_a_paused_or_failed_workflow_is_begun_and_what_runs_can_end(
 
 
 def test_abandoning_frees_every_claim_and_nothing_can_be_taken_or_moved_after(hub: Hub, operator: Ask) -> None:
-    workflow, found = plan_workflow(operator, task("a"), task("b"), task("c"), task("d"))
+    workflow, found = plan_workflow(operator, task("a"), task("b"), task("c"), task("d"), max_parallel_tasks=3)
     _, others = plan_workflow(operator, task("z"))
     ada, bob = Agent(hub, "ada"), Agent(hub, "bob")
     ada.call("task_claim", task_id=others["z"])

@@ -25,7 +25,7 @@ from crewhall.store.transaction import Store
 
 OPERATIONS = ("create", "plan", "claim", "message")
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
-PLAN_TASKS = 1000  # of one shared workflow
+PLAN_TASKS = 1000  # of one shared workflow; as many as may run at once
 Pair = tuple[str, str]  # what was asked for, and what came of it
 Say = Callable[[str], object]
 
@@ -207,7 +207,8 @@ def _shared_tasks(
     """A workflow, and rounds of tasks for all to claim from: in each as many as there are clients."""
     total = len(clients) * each
     workflows = []
-    source = {"source_type": "custom", "source_ref": f"{run}-shared", "source_content": "made by crewhall selftest"}
+    source: dict[str, Any] = {"source_type": "custom", "source_ref": f"{run}-shared"}
+    source |= {"source_content": "made by crewhall selftest", "max_parallel_tasks": PLAN_TASKS}
     for first in range(0, total, PLAN_TASKS):
         workflows.append(clients[0].must("workflow_create", name=f"{run} shared", **source)["id"])
         names = [f"task {number}" for number in range(first, min(total, first + PLAN_TASKS))]

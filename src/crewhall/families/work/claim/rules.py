@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from crewhall.errors import InvalidState, StaleClaim
+from crewhall.errors import InvalidState, LimitExceeded, StaleClaim
 from crewhall.families.work.task.model import FINISHED, TaskRow, shown_status
 from crewhall.families.work.task.rules import refuse_blocked
+from crewhall.families.work.workflow.model import WorkflowLocked
 
 
 def refuse_unclaimable(task: TaskRow, waited_for: Sequence[str] = ()) -> None:
@@ -24,6 +25,16 @@ def refuse_incapable(task: TaskRow, missing: Sequence[str], agent: str) -> None:
             f"task {task['id']} needs {', '.join(missing)}, and agent {agent} is not said to be good at it",
             hint="task_get_available shows tasks that fit; agent_register states what an agent is good at.",
         )
+
+
+def full_workflow(workflow: WorkflowLocked, running: int) -> LimitExceeded:
+    """The error for whoever would start a task while so many run as may."""
+    most = workflow["max_parallel_tasks"]
+    return LimitExceeded(
+        f"workflow {workflow['id']} is full: {running} running (held, planning or in_progress), "
+        f"and max_parallel_tasks is {most}",
+        hint="Wait until one is finished or released, then call again; workflow_set_parallelism allows more at once.",
+    )
 
 
 def stale_claim(task: TaskRow) -> StaleClaim:

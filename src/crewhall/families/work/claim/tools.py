@@ -15,6 +15,7 @@ from crewhall.families.work.claim.leases import (
     take,
 )
 from crewhall.families.work.claim.model import Claim, Epoch
+from crewhall.families.work.claim.parallelism import refuse_past_parallelism
 from crewhall.families.work.claim.rules import refuse_unclaimable, stale_claim
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get
@@ -31,8 +32,9 @@ from crewhall.store.transaction import Tx
 def task_claim(call: Call, task_id: TaskId, agent_id: Me) -> Claim:
     """Take a task for an agent. Two agents never hold the same task; asking again makes the lease longer.
 
-    success is false when someone else holds it. The claim lasts while the agent is there: each call and each
-    heartbeat of yours makes it longer. Where the workflow wants it, you get a git worktree of your own for the task.
+    success is false when someone else holds it. LIMIT_EXCEEDED: its workflow runs max_parallel_tasks. The claim
+    lasts while the agent is there: each call and each heartbeat of yours makes it longer. Where the workflow wants
+    it, you get a git worktree of your own for the task.
     """
     with call.begin() as tx:
         workflow, task = locked_task(tx, task_id)
@@ -45,6 +47,7 @@ def task_claim(call: Call, task_id: TaskId, agent_id: Me) -> Claim:
             refuse_unclaimable(task, blocker_names(tx, task))
             refuse_not_running(workflow, "claimed")
             refuse_incapable_agent(tx, task, agent)
+            refuse_past_parallelism(call, tx, workflow, task)
             epoch, until = take(call, tx, workflow, task, agent_id)
     place, problem = workspace_for(call, workflow, task)
     return _claim(None, epoch, until, place, problem)

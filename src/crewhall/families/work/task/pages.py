@@ -95,20 +95,20 @@ def _page(rows: list[TaskRow], items: Iterable[ItemT], most: int) -> tuple[list[
     return kept, None if len(kept) == len(rows) else cursor_of(rows[len(kept) - 1], "sequence", "place")
 
 
-def available_tasks(
-    tx: Tx, capabilities: str, workflow_id: str | None, repository_path: str | None, limit: int, offset: int
-) -> list[TaskRow]:
-    """Tasks that an agent could claim, the oldest workflow's first. No workflow is looked into that is not needed."""
+def available_tasks(tx: Tx, capabilities: str, limit: int, offset: int, **chosen: str | int | None) -> list[TaskRow]:
+    """Tasks that an agent could claim in the chosen workflows, the oldest one's first.
+
+    No workflow is looked into that is not needed.
+    """
     found: list[TaskRow] = []
     wanted = offset + limit
     after: Row | None = {"created_at": -1, "id": ""}
     while after is not None and len(found) < wanted:
         place = {"created_at": after["created_at"], "id": after["id"]}
-        chosen = {"workflow_id": workflow_id, "repository_path": repository_path}
         workflows = tx.all("workflows_available", limit=WORKFLOWS, **chosen, **place)
         for workflow in workflows:
-            chosen = {"workflow_id": workflow["id"], "capabilities": capabilities}
-            found += tx.all("tasks_available", limit=wanted - len(found), **chosen)
+            here = {"workflow_id": workflow["id"], "capabilities": capabilities}
+            found += tx.all("tasks_available", limit=wanted - len(found), **here)
             if len(found) >= wanted:
                 break
         after = workflows[-1] if len(workflows) == WORKFLOWS else None

@@ -50,8 +50,8 @@ SELECT count(*) AS total
    AND (CAST(:claimed_by AS text) IS NULL OR claimed_by = :claimed_by);
 
 -- name: workflows_available
--- Workflows that go on, the oldest first, with a task that is ready and held by no one; perhaps one of them,
--- or those of one repository.
+-- Workflows that go on, the oldest first, with a task that is ready and held by no one, and room for it unless all
+-- count; perhaps one of them, or those of one repository.
 SELECT id, created_at
   FROM workflow
  WHERE status IN ('ready', 'in_progress') AND (CAST(:workflow_id AS text) IS NULL OR id = :workflow_id)
@@ -60,6 +60,9 @@ SELECT id, created_at
    AND EXISTS (SELECT 1 FROM task
                 WHERE workflow_id = workflow.id AND waits_for = 0 AND claimed_by IS NULL
                   AND status IN ('pending', 'failed'))
+   AND (:full_too = 1 OR max_parallel_tasks >
+        (SELECT count(*) FROM task
+          WHERE workflow_id = workflow.id AND (claimed_by IS NOT NULL OR status IN ('planning', 'in_progress'))))
  ORDER BY created_at, id LIMIT :limit;
 
 -- name: tasks_available
@@ -75,20 +78,25 @@ SELECT task.id, workflow_id, name, description, status, sequence, place, paralle
  ORDER BY sequence, tail DESC, place LIMIT :limit;
 
 -- name: tasks_available_count
--- How many tasks are ready and held by no one, and how many of them need something that the agent is not good at.
+-- How many tasks are ready and held by no one, in workflows with room for them unless all count, less those that need
+-- something that the agent is not good at.
+WITH open AS (
+  SELECT id FROM workflow
+   WHERE status IN ('ready', 'in_progress')
+     AND (CAST(:workflow_id AS text) IS NULL OR id = :workflow_id)
+     AND (CAST(:repository_path AS text) IS NULL OR repository_path = :repository_path)
+     AND (:full_too = 1 OR max_parallel_tasks >
+          (SELECT count(*) FROM task
+            WHERE workflow_id = workflow.id AND (claimed_by IS NOT NULL OR status IN ('planning', 'in_progress'))))
+)
 SELECT (SELECT count(*)
-          FROM workflow JOIN task ON task.workflow_id = workflow.id
-         WHERE workflow.status IN ('ready', 'in_progress')
-           AND waits_for = 0 AND claimed_by IS NULL AND task.status IN ('pending', 'failed')
-           AND (CAST(:workflow_id AS text) IS NULL OR workflow.id = :workflow_id)
-           AND (CAST(:repository_path AS text) IS NULL OR repository_path = :repository_path)) -
+          FROM open JOIN task ON task.workflow_id = open.id
+         WHERE waits_for = 0 AND claimed_by IS NULL AND task.status IN ('pending', 'failed')) -
        (SELECT count(DISTINCT task.id)
           FROM task_capability JOIN task ON task.id = task_capability.task_id
-          JOIN workflow ON workflow.id = task.workflow_id
-         WHERE capability NOT IN {each:capabilities} AND workflow.status IN ('ready', 'in_progress')
-           AND waits_for = 0 AND claimed_by IS NULL AND task.status IN ('pending', 'failed')
-           AND (CAST(:workflow_id AS text) IS NULL OR workflow.id = :workflow_id)
-           AND (CAST(:repository_path AS text) IS NULL OR repository_path = :repository_path)) AS total;
+          JOIN open ON open.id = task.workflow_id
+         WHERE capability NOT IN {each:capabilities}
+           AND waits_for = 0 AND claimed_by IS NULL AND task.status IN ('pending', 'failed')) AS total;
 
 -- name: dependency_names
 -- Names of what each of these tasks depends on, a few for each.

@@ -20,6 +20,7 @@ TASK_NEXT: dict[str, tuple[str, ...]] = {
     "completed": (),
     "skipped": (),
 }
+RUNNING = ("planning", "in_progress")  # counts towards max_parallel_tasks, as does a task that is held
 UNDER_WAY = ("planning", "in_progress", "paused")
 REPLANNED = ("planning", "in_progress", "paused", "failed")
 
@@ -52,6 +53,11 @@ def _way(task: TaskRow) -> str:
     back = "task_replan leads back to pending" if before == "failed" else "task_release leads back to pending"
     onward = f"From {before} it goes to {alternatives(TASK_NEXT[before])}"
     return f"{onward}." if before == "pending" else f"{onward}; {back}."
+
+
+def is_running(task: TaskRow) -> bool:
+    """Whether a task takes one of the places that its workflow's max_parallel_tasks gives."""
+    return task["claimed_by"] is not None or task["status"] in RUNNING
 
 
 def refuse_blocked(task: TaskRow, waited_for: Sequence[str] = ()) -> None:

@@ -24,6 +24,7 @@ from crewhall.families.work.claim.leases import (
     writer,
 )
 from crewhall.families.work.claim.model import Epoch
+from crewhall.families.work.claim.parallelism import is_enforced, refuse_past_parallelism
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get
 from crewhall.families.work.model import AgentId, Cargo, Done, Me, PageCursor, Path, Short, TaskId, Text, WorkflowId
@@ -40,7 +41,7 @@ from crewhall.families.work.task.model import (
     TaskStatus,
 )
 from crewhall.families.work.task.pages import available_tasks, blocker_names, count_step, near, summaries
-from crewhall.families.work.task.rules import REPLANNED, UNDER_WAY, refuse_task_step
+from crewhall.families.work.task.rules import REPLANNED, RUNNING, UNDER_WAY, refuse_task_step
 from crewhall.families.work.workflow.model import WorkflowLocked
 from crewhall.families.work.workflow.plans import recompute_standings
 from crewhall.families.work.workflow.rules import refuse_not_running
@@ -103,7 +104,7 @@ def task_get_available(
         if workflow_id is not None:
             get(tx, "workflow", workflow_id)
         chosen: dict[str, Any] = {"workflow_id": workflow_id, "repository_path": where}
-        chosen["capabilities"] = agent["capabilities"]
+        chosen |= {"capabilities": agent["capabilities"], "full_too": int(not is_enforced(call, tx))}
         rows = available_tasks(tx, limit=limit, offset=offset, **chosen)
         total = tx.value("tasks_available_count", **chosen)
         beside = near(tx, [row["id"] for row in rows])
@@ -159,6 +160,8 @@ def task_update_status(
         if is_taken or (status in UNDER_WAY and task["status"] in ("pending", "failed")):
             refuse_not_running(workflow, "begun")
             mark_in_progress(call, tx, workflow)
+        if status in RUNNING:
+            refuse_past_parallelism(call, tx, workflow, task)
         if is_taken:
             task = _take_for_writer(call, tx, workflow, task)
         result = {"outcome": outcome, "outcome_detail": detail, "error": error}

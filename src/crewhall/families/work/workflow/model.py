@@ -22,7 +22,7 @@ ReviewerChoice = Annotated[
 ]
 Source = Annotated[str, Field(max_length=1_000_000, description="The prompt or issue itself.")]
 MaxParallel = Annotated[
-    int, Field(ge=1, le=1000, description="How many tasks are recommended at once; 1 is one after the other.")
+    int, Field(ge=1, le=1000, description="How many tasks may run at once: a claim past it is refused. 1: one by one.")
 ]
 AutoCreate = Annotated[bool, Field(description="Give each parallel task a git worktree of its own.")]
 

@@ -269,7 +269,7 @@ def _free_all(tx: Tx, workflow_id: str, now: int) -> None:
 def workflow_set_parallelism(
     call: Call, id: WorkflowId, max_parallel_tasks: MaxParallel, auto_create_workspaces: AutoCreate | None = None
 ) -> Done:
-    """How many tasks of a workflow are recommended at once. It steers, and never refuses a claim."""
+    """How many tasks of a workflow may run at once. A lower number stops none that runs, only new claims."""
     auto = None if auto_create_workspaces is None else int(auto_create_workspaces)
     with call.begin() as tx:
         get_locked(tx, "workflow", id)
