@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from crewhall.errors import Conflict, InvalidState, NotFound, TimedOut, Unavailable
-from crewhall.outside.tmux import Tmux
+from crewhall.outside.tmux import LISTED, Tmux
 from tests.conftest import eventually
 from tests.outside.written import written
 
@@ -197,10 +197,32 @@ def test_the_last_screen_of_a_dead_program_can_be_read(tmux: Tmux) -> None:
     assert tmux.capture("ada", 10_000).splitlines()[:2] == ["1", "2"]
 
 
-def test_the_title_is_the_programs_in_any_locale(tmux: Tmux, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LC_ALL", "C")
-    tmux.start("ada", ["sh", "-c", "printf '\\033]2;✳ a: b  c\\007'; sleep 3600"], "/")
-    eventually(lambda: tmux.panes()["ada"].title == "✳ a: b  c")
+def test_no_title_of_a_program_stands_in_the_list(tmux: Tmux, tmp_path: Path) -> None:
+    """A title is a text of the program's, hundreds of kilobytes long, with what Python takes for the end of a line."""
+    forged = "9 0 %0 9 bob"
+    (tmp_path / "title").write_text(f"\x1b]2;{'x' * 300_000}\u2028{forged}\x07\x1b]2;{forged}\x07ready")
+    tmux.start("ada", ["sh", "-c", f"cat {tmp_path}/title; sleep 3600"], "/")
+    eventually(lambda: "ready" in tmux.capture("ada", 5))
+    for end in ("\n", "\u2028", "\x85", "\r"):
+        assert list(tmux.panes()) == ["ada"] and forged.encode() not in raw(tmux, "list-panes", "-aF", LISTED)
+        raw(tmux, "select-pane", "-t", "=ada:", "-T", f"it{end}{forged}")
+
+
+def test_a_persons_split_is_neither_read_nor_typed_into(tmux: Tmux, tmp_path: Path) -> None:
+    pid = tmux.start("ada", [sys.executable, "-c", RAW, str(tmp_path / "read")], "/")
+    eventually(lambda: "ready" in tmux.capture("ada", 5))
+    tmux.start("bob", SLEEPER, "/")
+    for way in ("split-window", "new-window"):  # which is the active one then
+        raw(tmux, way, "-t", "=ada:", f"echo secret; exec cat > {tmp_path}/shell")
+    eventually(lambda: b"secret" in raw(tmux, "capture-pane", "-p", "-t", "=ada:"))
+    raw(tmux, "join-pane", "-s", "=bob:", "-t", "=ada:")
+    for given in (pid, None):
+        tmux.paste("ada", "touch it", given)
+        assert "ready" in tmux.capture("ada", 20, given) and "secret" not in tmux.capture("ada", 20, given)
+    eventually(lambda: written(tmp_path / "read").count("touch it") == 2)
+    assert written(tmp_path / "shell") == ""
+    with pytest.raises(NotFound, match="no pane of process 1"):
+        tmux.paste("ada", "touch it", 1)
 
 
 def test_a_long_paste_arrives_whole_and_is_entered(tmux: Tmux, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@ Terminals that outlive a hub: sessions on a tmux server of the hall's own, with 
 
     tmux = Tmux("crewhall-1a2b")
     tmux.start("ada", ["claude", "--", "Hello"], "/repo") -> pid
-    tmux.panes() -> {"ada": Pane("ada", pid, False, 1800000000000, "title")}
+    tmux.panes() -> {"ada": Pane("ada", pid, False, 1800000000000)}
     tmux.capture("ada", 200) -> text        tmux.paste("ada", "Go on.")
     tmux.stream("ada", "/run/ada.log")      tmux.stop_stream("ada")         tmux.kill("ada") -> True
 
@@ -12,7 +12,8 @@ settings and variables play no part: hubs that are started in different environm
 stays, with its last screen, until it is killed. Names of sessions are the caller's duty: letters, digits, `_` and `-`
 only, because tmux changes `.` and `:` and reads other characters as patterns.
 
-A person who attaches may split a window. Text is then pasted into the pane that is active.
+A person who attaches may split a window, or join a pane of another session to it. Text is pasted into the pane whose
+first process has the given pid, and its screen is read: never the person's shell. Without a pid the oldest pane counts.
 """
 
 import os
@@ -39,12 +40,12 @@ NO_SERVER = re.compile("no server running|error connecting|lost server|server ex
 NO_SESSION = re.compile("can't find (session|window|pane)|no current (session|target)|session not found")
 # With an escape in it, a text could end its own paste and press keys.
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-LISTED = "#{pane_pid} #{pane_dead} #{pane_id} #{window_activity} #{session_name}:#{pane_title}"
+LISTED = "#{pane_pid} #{pane_dead} #{pane_id} #{window_activity} #{session_name}"  # no text of a program's
 
 
 @dataclass(frozen=True)
 class Pane:
-    """The first pane of a session. The pid of a dead one may have been reused; `title` is what its program set.
+    """The first pane of a session. The pid of a dead one may have been reused.
 
     `changed_at` is when something was last written to the session's window, in UTC milliseconds, to the second.
     """
@@ -53,7 +54,6 @@ class Pane:
     pid: int
     is_dead: bool
     changed_at: int
-    title: str
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Tmux:
         if _is_missing(ended):  # a server that is ending has no session either
             return {}
         found: dict[str, tuple[int, Pane]] = {}
-        for line in _check(ended, "").splitlines():
+        for line in filter(None, _check(ended, "").split("\n")):
             number, pane = _read_pane(line)
             found[pane.session] = min((number, pane), found.get(pane.session, (number, pane)), key=lambda one: one[0])
         return {session: pane for session, (_, pane) in found.items()}
@@ -118,32 +118,41 @@ class Tmux:
         _check(ended, session)
         return True
 
-    def capture(self, session: str, lines: int) -> str:
+    def capture(self, session: str, lines: int, pid: int | None = None) -> str:
         """The last lines of the screen and its history, without blank ones at the end; also of a dead pane.
 
         A busy tmux 3.3 may show nothing of a program that ended within milliseconds of its start.
         Raises NotFound when there is no such session.
         """
-        ended = self._run("capture-pane", "-p", "-S", f"-{lines}", "-t", _target(session))
+        ended = self._run("capture-pane", "-p", "-S", f"-{lines}", "-t", self._pane(session, pid))
         shown = [line.rstrip() for line in _check(ended, session).rstrip().split("\n")]
         return "\n".join(shown[-lines:])
 
-    def paste(self, session: str, text: str) -> None:
+    def paste(self, session: str, text: str, pid: int | None = None) -> None:
         """Type a text as one paste, then press Enter. Control characters but newline and tab are left out.
 
         A person's copy mode is ended first, since it would take the Enter. Raises NotFound if there is no such session.
         """
-        buffer, target = f"crewhall-{secrets.token_hex(8)}", _target(session)
+        buffer, target = f"crewhall-{secrets.token_hex(8)}", self._pane(session, pid)
         data = CONTROL.sub("", text).encode("utf-8", "replace")
         if data:
             _check(self._run("load-buffer", "-b", buffer, "-", stdin=data), session)
-            self._paste_buffer(buffer, session)
+            self._paste_buffer(buffer, session, target)
             time.sleep(BEFORE_ENTER)
         _check(self._run("copy-mode", "-q", "-t", target, ";", "send-keys", "-t", target, "Enter"), session)
 
-    def _paste_buffer(self, buffer: str, session: str) -> None:
+    def _pane(self, session: str, pid: int | None) -> str:
+        """The id of a session's pane with this first process. Raises NotFound."""
+        ended = self._run("list-panes", "-s", "-t", _target(session), "-F", "#{pane_id} #{pane_pid}")
+        lines = [line.split(" ") for line in filter(None, _check(ended, session).split("\n"))]
+        found = [int(number.removeprefix("%")) for number, first in lines if pid is None or int(first) == pid]
+        if not found:
+            raise NotFound(f"tmux has no pane of process {pid} in {session}", hint="A person has closed or moved it.")
+        return f"%{min(found)}"
+
+    def _paste_buffer(self, buffer: str, session: str, target: str) -> None:
         try:
-            _check(self._run("paste-buffer", "-p", "-r", "-d", "-b", buffer, "-t", _target(session)), session)
+            _check(self._run("paste-buffer", "-p", "-r", "-d", "-b", buffer, "-t", target), session)
         except Failure:
             self._run("delete-buffer", "-b", buffer)
             raise
@@ -156,11 +165,11 @@ class Tmux:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
         command = f"exec cat >> {shlex.quote(os.path.abspath(path))}"
         literal = _literal(command).replace("%", "%%")  # tmux puts the date in as well
-        _check(self._run("pipe-pane", "-O", "-t", _target(session), literal), session)
+        _check(self._run("pipe-pane", "-O", "-t", self._pane(session, None), literal), session)
 
     def stop_stream(self, session: str) -> None:
         """Stop what `stream` started; nothing happens when there is none. Raises NotFound for the session."""
-        _check(self._run("pipe-pane", "-t", _target(session)), session)
+        _check(self._run("pipe-pane", "-t", self._pane(session, None)), session)
 
     def attach_words(self, session: str) -> tuple[str, ...]:
         """The command with which a person attaches to a session, wherever their own sockets are."""
@@ -212,6 +221,5 @@ def _check(ended: Ended, session: str) -> str:
 
 def _read_pane(line: str) -> tuple[int, Pane]:
     """A line of `LISTED`: the number of the pane, which is lower for an older one, and the pane."""
-    pid, dead, number, changed, rest = line.split(" ", 4)
-    session, _, title = rest.partition(":")
-    return int(number.removeprefix("%")), Pane(session, int(pid), dead == "1", int(changed) * 1000, title)
+    pid, dead, number, changed, session = line.split(" ", 4)
+    return int(number.removeprefix("%")), Pane(session, int(pid), dead == "1", int(changed) * 1000)

@@ -116,13 +116,13 @@ def _type(tick: Tick, row: InstanceRow, box: Mailbox, message: InstanceMessageRo
     age = tick.now - attempt.since
     if tray == "outbox" and box.move(message["id"], "outbox", "pasting"):
         attempts[message["id"]] = Attempt("pasting", tick.now, is_pasted=True)
-        tmux.paste(row["session"], frame(message))
+        tmux.paste(row["session"], frame(message), row["pid"])
     elif tray == "taken" and age >= TAKEN_MS:
         box.move(message["id"], "taken", "outbox")
     elif tray == "pasting" and age >= ENTER_MS and not attempt.is_entered:
-        if attempt.is_pasted or _is_on_screen(tmux.capture(row["session"], SCREEN_LINES), message["id"]):
+        if attempt.is_pasted or _is_on_screen(tmux.capture(row["session"], SCREEN_LINES, row["pid"]), message["id"]):
             attempt.is_entered = True
-            tmux.paste(row["session"], "")
+            tmux.paste(row["session"], "", row["pid"])
         else:  # the hub that was to paste it is gone, and nobody has seen it
             box.move(message["id"], "pasting", "outbox")
 

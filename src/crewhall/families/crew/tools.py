@@ -277,7 +277,7 @@ def instance_output(call: Call, id: InstanceId, lines: Lines = OUTPUT_LINES) -> 
 
 def _terminal(settings: Settings, row: InstanceRow, lines: int) -> tuple[str, bool]:
     try:
-        return tmux_of(settings).capture(row["session"], lines), True
+        return tmux_of(settings).capture(row["session"], lines, row["pid"]), True
     except NotFound:
         return run_directory(settings, row["id"]).last_output(lines), False
 
