@@ -1,15 +1,19 @@
 """What an agent does to refs, git's files and its own worktree, and what the hall still never touches."""
 
+import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from crewhall.errors import Failure, InvalidState
 from crewhall.outside.file_commits import Hindered, OneFileChange, advance, write_blob
 from crewhall.outside.git import GitRepository
 from crewhall.outside.removal import remove_worktree
-from crewhall.outside.saving import keep_under
-from crewhall.outside.worktrees import add_worktree
-from tests.outside.repos import change, commit, git
+from crewhall.outside.saving import git_dir_of, keep_under, snapshot
+from crewhall.outside.worktrees import add_worktree, last_head, trash_of
+from tests.outside.repos import change, commit, fingerprint, git
 
 REF = "refs/crewhall/saved/work-1"
 
@@ -48,3 +52,91 @@ def test_a_commit_on_another_name_for_main_moves_nothing_of_the_persons(repo: Gi
     with pytest.raises(Hindered):
         advance(repo, str(tree), "work-1", OneFileChange("NOTE.md", blob, "A note", "m1", 0))
     assert git(repo.root, "rev-parse", "main") == tip
+
+
+def lead_to_main(repo: GitRepository, tree: Path) -> None:
+    (tree / ".git").write_text(f"gitdir: {repo.git_dir}\n")
+
+
+def lead_to_another(repo: GitRepository, tree: Path) -> None:
+    (tree / ".git").write_text(f"gitdir: {repo.git_dir}/worktrees/mine\n")
+
+
+def become_a_link(repo: GitRepository, tree: Path) -> None:
+    tree.rename(tree.with_name("moved"))
+    tree.symlink_to(tree.parent.parent / "mine")
+
+
+@pytest.mark.parametrize("swap", [lead_to_main, lead_to_another, become_a_link])
+def test_a_worktree_that_leads_to_the_persons_touches_nothing_of_theirs(
+    repo: GitRepository, tree: Path, swap: Callable[[GitRepository, Path], None]
+) -> None:
+    mine = tree.parent.parent / "mine"
+    git(repo.root, "worktree", "add", "-q", "-b", "mine", str(mine))
+    for git_dir in (Path(repo.git_dir), Path(repo.git_dir, "worktrees/mine")):
+        module = git_dir / "modules/lib"
+        module.parent.mkdir()
+        git(repo.root, "init", "-q", "--bare", str(module))
+        git(repo.root, "config", "-f", str(module / "config"), "core.worktree", "../../lib")
+    for place in (Path(repo.root), mine):
+        change(place / "file-1", "staged")
+        git(place, "add", "file-1")
+        (place / "fresh").write_text("mine")
+    swap(repo, tree)
+    before = fingerprint(Path(repo.root)), fingerprint(mine)
+    with pytest.raises(InvalidState, match=r"is not a worktree"):
+        remove_worktree(repo, str(tree), "work-1", True, REF)
+    with pytest.raises(InvalidState):
+        advance(repo, str(tree), "work-1", OneFileChange("NOTE.md", None, "A note", "m1", 0))
+    with pytest.raises(InvalidState):
+        git_dir_of(repo, str(tree))
+    assert (fingerprint(Path(repo.root)), fingerprint(mine)) == before
+
+
+def test_modules_that_are_a_link_lead_to_no_other_repository(repo: GitRepository, tree: Path, tmp_path: Path) -> None:
+    other = tmp_path / "others" / "work"
+    git(tmp_path, "init", "-q", str(other))
+    (other / "a").write_text("a")
+    commit(other, "theirs")
+    git(other, "config", "core.worktree", str(other))
+    Path(git_dir_of(repo, str(tree)), "modules").symlink_to(other.parent)
+    before = fingerprint(other)
+    remove_worktree(repo, str(tree), "work-1", True, REF)
+    assert fingerprint(other) == before and not tree.exists()
+
+
+def test_a_link_in_the_place_of_the_trash_is_removed_itself(repo: GitRepository, tree: Path, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    (precious / "inner").mkdir(parents=True)
+    for path in (precious / "inner", precious):
+        path.chmod(0o500)
+    Path(trash_of(str(tree))).symlink_to(precious)
+    before = fingerprint(precious)
+    remove_worktree(repo, str(tree), "work-1", True, REF)
+    assert fingerprint(precious) == before and not tree.exists()
+
+
+STATE = ("index", "gitdir", "MERGE_HEAD", "rebase-merge/head-name", "rebase-apply/orig-head", "logs/HEAD")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless"])
+@pytest.mark.parametrize("name", STATE)
+def test_no_file_of_gits_is_waited_for(repo: GitRepository, tree: Path, name: str, kind: str) -> None:
+    """Whatever an agent puts in the place of one: each call of the hall ends, and what it can't read is said."""
+    file = Path(git_dir_of(repo, str(tree)), name)
+    file.parent.mkdir(exist_ok=True)
+    file.unlink(missing_ok=True)
+    os.mkfifo(file) if kind == "pipe" else file.symlink_to("/dev/zero")
+    quick = replace(repo, seconds=0.5)
+    note = OneFileChange("NOTE.md", None, "A note", "m1", 0)
+    calls: list[Callable[[], object]] = [
+        lambda: last_head(quick, str(tree)),
+        lambda: snapshot(quick, str(tree), "A look"),
+        lambda: advance(quick, str(tree), "work-1", note),
+        lambda: remove_worktree(quick, str(tree), "work-1", True, REF),
+    ]
+    for call in calls:
+        try:
+            call()
+        except Failure as failure:
+            assert failure.message and failure.hint

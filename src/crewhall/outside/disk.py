@@ -130,7 +130,7 @@ def _rest(path: str) -> OSError | None:
         return None
     refuse_mounts(path)
     try:
-        shutil.rmtree(path)
+        os.unlink(path) if os.path.islink(path) else shutil.rmtree(path)
     except OSError as error:
         _open_up(path)
         return error

@@ -19,7 +19,8 @@ from pathlib import Path
 from crewhall.errors import Conflict, InvalidState
 from crewhall.outside.disk import scratch
 from crewhall.outside.git import GitRepository, lock, refusal
-from crewhall.outside.saving import git_dir_of
+from crewhall.outside.program_files import read_plain
+from crewhall.outside.saving import INDEX_BYTES, git_dir_of
 from crewhall.outside.worktrees import at
 
 TRIES = 3  # while the agent commits
@@ -177,10 +178,19 @@ class _Place:
         """The worktree's index with the change in it, as a file of its own."""
         own = self.env | {"GIT_INDEX_FILE": str(self.new)}
         if self.index.exists():
-            self.new.write_bytes(self.index.read_bytes())
+            self.new.write_bytes(self._read_index())
         else:
             self.repo.text("read-tree", head, env=own)
         self.repo.text("update-index", "--index-info", cwd=self.worktree, env=own, stdin=_entry(self.change, len(head)))
+
+    def _read_index(self) -> bytes:
+        try:
+            return read_plain(self.index, INDEX_BYTES)
+        except OSError as error:
+            raise Hindered(
+                f"the index of {self.worktree} can't be read: {error.strerror or error}",
+                hint="`git read-tree HEAD` makes it again.",
+            ) from None
 
     @contextlib.contextmanager
     def _hold_lock(self) -> Iterator[None]:

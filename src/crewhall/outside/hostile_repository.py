@@ -17,7 +17,7 @@ def leads_to(top: str) -> str:
     """The git directory of a directory: its `.git`, or what that file names; it need not be there."""
     link = os.path.join(top, ".git")
     if os.path.isfile(link):
-        with open(link, "rb") as file:
+        with open(os.open(link, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             link = os.path.join(top, os.fsdecode(file.read(65_536)).removeprefix("gitdir: ").rstrip("\r\n"))
     return os.path.realpath(link)
 

@@ -2,6 +2,7 @@
 Files that an agent's program may write, read so that none of them stops the hall.
 
     with open_plain(path) as file: …     OSError for a pipe, a link, a device or a directory
+    read_plain(path, 64_000) -> bytes    OSError too for one that is longer
     read_object(path, 64_000) -> {…}     {} for anything but a JSON object that UTF-8 can hold
     plain_text(value, 200) -> text       on one line, without what steers a terminal or can't be stored
     plain_number(value) -> int | None    that each database and every reader of JSON holds
@@ -9,6 +10,7 @@ Files that an agent's program may write, read so that none of them stops the hal
 """
 
 import contextlib
+import errno
 import json
 import os
 import stat
@@ -28,6 +30,15 @@ def open_plain(path: Path) -> Iterator[BinaryIO]:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(f"{path} is no regular file")
         yield file
+
+
+def read_plain(path: Path | str, most_bytes: int) -> bytes:
+    """All of a regular file, read without waiting for anybody. Raises OSError for what is none, or is longer."""
+    with open_plain(Path(path)) as file:
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return data
 
 
 def read_object(path: Path, most_bytes: int) -> dict[str, Any]:

@@ -18,7 +18,17 @@ from dataclasses import dataclass
 from crewhall.errors import Conflict, InvalidState
 from crewhall.outside.disk import delete, refuse_mounts
 from crewhall.outside.git import GitRepository
-from crewhall.outside.saving import git_dir_of, is_kept, keep_under, namespace, save_staged, save_work
+from crewhall.outside.program_files import read_plain
+from crewhall.outside.saving import (
+    STATE_BYTES,
+    git_dir_of,
+    is_kept,
+    keep_under,
+    namespace,
+    place_of_state,
+    save_staged,
+    save_work,
+)
 from crewhall.outside.submodules import module_dirs, module_of, repositories_below, save_modules
 from crewhall.outside.worktree_place import true_path
 from crewhall.outside.worktrees import (
@@ -143,20 +153,17 @@ def _is_used(repo: GitRepository, branch: str, path: str) -> bool:
     own = _git_dir_at(repo, path)
     for place in (repo.git_dir, *glob.iglob(os.path.join(glob.escape(repo.git_dir), "worktrees", "*"))):
         for name in ("rebase-merge/head-name", "rebase-apply/head-name"):
-            with contextlib.suppress(OSError), open(os.path.join(place, name), "rb") as file:
-                if place != own and os.fsdecode(file.read()).strip() == f"refs/heads/{branch}":
+            with contextlib.suppress(OSError):
+                rebased = os.fsdecode(read_plain(os.path.join(place, name), STATE_BYTES)).strip()
+                if place != own and rebased == f"refs/heads/{branch}":
                     return True
     return False
 
 
 def _git_dir_at(repo: GitRepository, path: str) -> str | None:
     """The git directory of the worktree at a path, which need not be there any more."""
-    for place in glob.iglob(os.path.join(glob.escape(repo.git_dir), "worktrees", "*")):
-        with contextlib.suppress(OSError), open(os.path.join(place, "gitdir"), "rb") as file:
-            link = os.path.join(place, os.fsdecode(file.read()).rstrip("\r\n"))
-            if true_path(os.path.dirname(link)) == path:
-                return place
-    return None
+    places = glob.iglob(os.path.join(glob.escape(repo.git_dir), "worktrees", "*"))
+    return next((place for place in places if place_of_state(place) == path), None)
 
 
 def _take_away(repo: GitRepository, there: GitWorktree, doomed: str | None, ref: str) -> list[str]:

@@ -5,7 +5,7 @@ The uncommitted work of a worktree as a commit, made beside it: its files, index
     save_staged(repo, git_dir, …) -> Saved   the same when the directory is gone
     snapshot(repo, path, message, env=None) -> Snapshot(commit, had_changes, skipped)
     keep_under(repo, ref, commit) -> str    the ref's name     is_kept(repo, commit, besides, also) -> bool
-    git_dir_of(repo, path) -> str           the worktree's own git directory
+    git_dir_of(repo, path) -> str           the worktree's own git directory; `place_of_state` is the way back
 
 What is ignored is not in it, nor what a nested repository holds. Changes that are staged and no longer in the files,
 and commits that only the worktree's own state knows (a merge's other side, a rebase's autostash, refs/worktree), are
@@ -13,18 +13,24 @@ its parents. What only a reflog knows is not kept.
 """
 
 import contextlib
+import errno
 import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
+from pathlib import Path
 
 from crewhall.errors import InvalidState, Unavailable
 from crewhall.outside.disk import scratch
 from crewhall.outside.git import GitRepository, refusal, version
 from crewhall.outside.hostile_repository import leads_to
+from crewhall.outside.program_files import open_plain, read_plain
+from crewhall.outside.worktree_place import true_path
 
+STATE_BYTES = 8_000  # of a small file of git's: each line of some costs a call of git
+INDEX_BYTES = 2_000_000_000
 ATTEMPTS = 3  # files come and go while an agent works
 SINCE_SPARSE = (2, 34)
 EMBEDDED = b"adding embedded git repository"
@@ -146,10 +152,10 @@ class _SnapshotIndex:
     def _commits_in(self, names: tuple[str, ...]) -> Iterator[str]:
         """The commits that these files of the worktree's git directory name."""
         for name in names:
-            path = os.path.join(self.git_dir, name)
-            if os.path.isfile(path):
-                with open(path, encoding="utf-8", errors="replace") as file:
-                    yield from (commit for line in file if (commit := self.repo.commit_of(line.strip(), self.env)))
+            lines: list[str] = []
+            with contextlib.suppress(OSError):  # it is not there, or it is no file of git's
+                lines = read_plain(os.path.join(self.git_dir, name), STATE_BYTES).decode("utf-8", "replace").split("\n")
+            yield from (commit for line in lines if line and (commit := self.repo.commit_of(line.strip(), self.env)))
 
     def _own_refs(self) -> Iterator[str]:
         """The commits of refs that only this worktree has."""
@@ -172,7 +178,7 @@ class _SnapshotIndex:
         """Begin from the worktree's index; from HEAD if it has none, as a worktree without checkout does."""
         try:
             # Its time comes along: git looks again at files that are as new as the index, and must go on doing so.
-            shutil.copy2(os.path.join(self.git_dir, "index"), self.index)
+            _copy_file(Path(self.git_dir, "index"), self.index)
         except FileNotFoundError:
             self.has_index = False
             self.run_git("read-tree", self.head or "--empty")
@@ -235,17 +241,39 @@ class _SnapshotIndex:
         )
 
 
+def _copy_file(source: Path, target: str) -> None:
+    """Copy a file with its time. Raises OSError for what is no file."""
+    with open_plain(source) as file, open(target, "wb") as copy:
+        facts = os.fstat(file.fileno())
+        if facts.st_size > INDEX_BYTES:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        shutil.copyfileobj(file, copy)
+    os.utime(target, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+
+
 def git_dir_of(repo: GitRepository, path: str) -> str:
-    """The git directory of one worktree. Raises InvalidState when the path is not the top of one of this repository."""
-    found = leads_to(path)
-    if found == repo.git_dir or (
-        os.path.dirname(found) == os.path.join(repo.git_dir, "worktrees") and os.path.isdir(found)
-    ):
+    """The git directory of one worktree, which names that worktree in turn.
+
+    Raises InvalidState when the path is not the top of one of this repository, or leads to the state of another one.
+    """
+    found, own = leads_to(path), true_path(path)
+    if found == repo.git_dir and own == repo.root:
+        return found
+    if os.path.dirname(found) == os.path.join(repo.git_dir, "worktrees") and place_of_state(found) == own:
         return found
     raise InvalidState(
         f"{path} is not a worktree of the repository at {repo.root}",
         hint="Name the top of one of its worktrees; `git worktree list` shows them, `git worktree repair` mends one.",
     )
+
+
+def place_of_state(git_dir: str) -> str | None:
+    """The worktree that one of the directories in `worktrees` is the state of; it need not be there any more."""
+    try:
+        link = os.fsdecode(read_plain(os.path.join(git_dir, "gitdir"), STATE_BYTES)).rstrip("\r\n")
+    except OSError:
+        return None
+    return true_path(os.path.dirname(os.path.join(git_dir, link)))
 
 
 def namespace(ref: str) -> str:

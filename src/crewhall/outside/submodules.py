@@ -40,7 +40,10 @@ class _Submodule(GitRepository):
 def module_dirs(git_dir: str) -> list[str]:
     """The git directories of the submodules that were set up in a worktree, by the worktree's own git directory."""
     found: list[str] = []
-    for top, names, files in os.walk(os.path.join(git_dir, "modules")):
+    modules = os.path.join(git_dir, "modules")
+    if os.path.islink(modules):
+        return found  # it leads to repositories of somebody else
+    for top, names, files in os.walk(modules):
         if "HEAD" in files and "objects" in names:
             found += [os.path.realpath(top), *module_dirs(top)]
             names.clear()

@@ -18,11 +18,13 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from crewhall.errors import Conflict, Failure, InvalidInput, InvalidState, NotFound, TimedOut
 from crewhall.outside.disk import FULL, delete, hold, is_held, room_hint
 from crewhall.outside.git import LOCK_SECONDS, GitRepository, lock, pause, refusal, version
+from crewhall.outside.program_files import open_plain
 from crewhall.outside.run import Ended
 from crewhall.outside.saving import git_dir_of
 from crewhall.outside.worktree_place import refuse_strange, safe_place
@@ -30,6 +32,7 @@ from crewhall.outside.worktree_place import refuse_strange, safe_place
 HALF_MADE = "initializing"  # git's own lock on a worktree that it is making
 SINCE_NULS = (2, 36)
 LOOKS = 10
+LOG_BYTES = 64_000  # of a reflog's end
 TRASH = ".crewhall-removed"  # how a directory ends that waits for its deletion
 MOST_NAME = 255  # bytes of a file's name
 UNWRITTEN = re.compile(b"(unable to|couldn't|could not) write|write error|No space left|quota exceeded")
@@ -100,9 +103,10 @@ def at(repo: GitRepository, path: str) -> GitWorktree | None:
 def last_head(repo: GitRepository, path: str) -> str:
     """The commit that a worktree was last on, by its reflog; empty when it has none."""
     try:
-        with open(os.path.join(git_dir_of(repo, path), "logs", "HEAD"), "rb") as file:
-            lines = file.read().decode("utf-8", "replace").splitlines()
-    except FileNotFoundError:
+        with open_plain(Path(git_dir_of(repo, path), "logs", "HEAD")) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - LOG_BYTES))
+            lines = file.read(LOG_BYTES).decode("utf-8", "replace").splitlines()
+    except OSError:
         return ""
     return lines[-1].split()[1] if lines and len(lines[-1].split()) > 1 else ""
 

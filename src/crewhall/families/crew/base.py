@@ -12,6 +12,7 @@ import os
 
 from crewhall.errors import InvalidInput, InvalidState
 from crewhall.outside.git import GitRepository, git_dir_at
+from crewhall.outside.program_files import read_plain
 
 HERE = (None, "HEAD", "@")
 UNDER_WAY = (("rebase-merge/head-name", "rebase"), ("rebase-apply/head-name", "rebase"), ("BISECT_START", "bisect"))
@@ -36,8 +37,9 @@ def _branch_here(repo: GitRepository, path: str) -> str:
     if repo.branch_exists(found):
         return found
     for name, doing in UNDER_WAY:
-        with contextlib.suppress(OSError), open(os.path.join(git_dir, name), "rb") as file:
-            branch = file.read(1000).decode("utf-8", "replace").strip().removeprefix("refs/heads/")
+        with contextlib.suppress(OSError):
+            branch = read_plain(os.path.join(git_dir, name), 1000).decode("utf-8", "replace").strip()
+            branch = branch.removeprefix("refs/heads/")
             raise InvalidState(
                 f"{path} is in the middle of a {doing} that began on {branch}",
                 hint=f"Give base_branch, such as '{branch}', or finish the {doing} first.",

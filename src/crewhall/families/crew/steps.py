@@ -43,6 +43,7 @@ from crewhall.outside.git import GitRepository, open_repository
 from crewhall.outside.launch_spec import launcher_words
 from crewhall.outside.processes import ProcessId, identify, is_alive
 from crewhall.outside.removal import remove_worktree
+from crewhall.outside.saving import git_dir_of
 from crewhall.outside.worktree_files import copy_included, save_included
 from crewhall.outside.worktrees import add_worktree, at, forget
 from crewhall.stop import Stop
@@ -80,11 +81,12 @@ def _make_worktree(world: NodeWorld, operation: Change) -> None:
 
 
 def _clear_worktree(world: NodeWorld, operation: Change) -> None:
-    """A worktree for a restart: nothing of the run before works in it, and it is there."""
+    """A worktree for a restart: nothing of the run before works in it, and it is there, as its own and no link."""
     row = instance_row(operation)
     end_processes(world.settings, row, world.stop)
     if not os.path.isdir(row["worktree"]):
         bring_back_worktree(row, world.stop)
+    git_dir_of(open_repository(row["repository_path"], world.stop), row["worktree"])
 
 
 def bring_back_worktree(row: InstanceRow, stop: Stop | None = None) -> None:
