@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from crewhall.errors import InvalidInput
+from crewhall.hall_directory import refuse_open_home
 
 SECRET_VARIABLE = re.compile(
     "TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_KEY|PRIVATE_KEY", re.IGNORECASE
@@ -273,14 +274,16 @@ class Settings:
 def load(environ: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> Settings:
     """The settings as these flags, this environment and the hall's config.toml give them.
 
-    Raises InvalidInput naming the setting, the source and what it must be.
+    Raises InvalidInput naming the setting, the source and what it must be, and Forbidden for a directory that others
+    can change.
     """
     found: dict[str, tuple[Any, str]] = {key: (value, "the flag") for key, value in (flags or {}).items()}
     for setting in SETTINGS:
         for name in setting.variables:
             if setting.key not in found and variable_value(environ, name):
                 found[setting.key] = (environ[name], name)
-    home = Path(found.get("home", (BY_KEY["home"].default, ""))[0]).expanduser()
+    home = Path(found.get("home", (BY_KEY["home"].default, ""))[0]).expanduser().absolute()
+    refuse_open_home(home)
     for key, value in _from_file(home / "config.toml").items():
         found.setdefault(key, (value, "config.toml"))
     return Settings({s.key: _read(s, *found[s.key]) if s.key in found else s.default for s in SETTINGS})

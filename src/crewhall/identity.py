@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from crewhall.errors import Unauthorized
+from crewhall.hall_directory import make_home
 from crewhall.outside.processes import ProcessId, lineage
 from crewhall.outside.processes import identify as identify_process
 from crewhall.store.transaction import Look, Row, Store, Tx
@@ -200,7 +201,7 @@ def operator_token(tx: Tx, home: Path, now: int) -> str:
     token = make_token(tx, "operator", "operator", now, known=kept if is_ours else None)
     if is_ours:
         return token
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_home(home)
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(token + "\n")

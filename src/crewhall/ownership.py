@@ -14,10 +14,13 @@ import pwd
 import stat
 from collections import deque
 from collections.abc import Collection, Iterator
+from contextlib import suppress
+from re import Pattern
 from typing import NamedTuple
 
 MOST_LINKS = 40  # the kernel's own limit
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+OTHERS_ENTER = stat.S_IXGRP | stat.S_IXOTH
 
 
 class PathStep(NamedTuple):
@@ -33,7 +36,7 @@ class PathStep(NamedTuple):
 
 
 class Weakness(NamedTuple):
-    """What lets another user change where a path leads, and the command that repairs it."""
+    """What lets another user change where a path leads, and a sentence that tells how to repair it."""
 
     path: str
     problem: str
@@ -80,9 +83,13 @@ def owner_weakness(path: str, facts: os.stat_result, owners: Collection[int]) ->
     if facts.st_uid in owners:
         return None
     kind = "link" if stat.S_ISLNK(facts.st_mode) else "directory" if stat.S_ISDIR(facts.st_mode) else "file"
-    own = f"chown {'-R ' if kind == 'directory' else ''}{user_name(os.geteuid())} {path}"
-    problem = f"the {kind} {path} belongs to {user_name(facts.st_uid)}"
-    return Weakness(path, problem, f"rm {path}" if kind == "link" else own)
+    own = user_name(os.geteuid())
+    repairs = {
+        "link": f"Remove it: `rm {path}`.",
+        "file": f"Unless you wrote it, remove it: `rm {path}`. If it is yours, run `chown {own} {path}`.",
+        "directory": f"If it and all that is in it are to be yours, run `chown -R {own} {path}`.",
+    }
+    return Weakness(path, f"the {kind} {path} belongs to {user_name(facts.st_uid)}", repairs[kind])
 
 
 def mode_weakness(path: str, facts: os.stat_result, *, may_be_sticky: bool, allowed: int = 0) -> Weakness | None:
@@ -95,7 +102,70 @@ def mode_weakness(path: str, facts: os.stat_result, *, may_be_sticky: bool, allo
     if not open_bits:
         return None
     who = "every user" if open_bits & stat.S_IWOTH else f"the group {_group_name(facts.st_gid)}"
-    return Weakness(path, f"{who} may write {path} ({stat.S_IMODE(facts.st_mode):o})", f"chmod go-w {path}")
+    return Weakness(path, f"{who} may write {path} ({stat.S_IMODE(facts.st_mode):o})", f"Run `chmod go-w {path}`.")
+
+
+def way_weakness(path: str, owners: Collection[int]) -> Weakness | None:
+    """What lets others replace the thing at a path. The thing itself is not looked at, unless it is a link."""
+    end = os.path.realpath(path)
+    for step in steps(path):
+        if step.path == end and not step.is_link:
+            continue
+        weakness = owner_weakness(step.path, step.facts, owners)
+        if weakness is None and stat.S_ISDIR(step.facts.st_mode):
+            weakness = mode_weakness(step.path, step.facts, may_be_sticky=True)
+        if weakness is not None:
+            return weakness
+    return None
+
+
+def place_weakness(path: str, names: Pattern[str]) -> Weakness | None:
+    """What lets others change a directory, where it is, or the files in it whose whole names match."""
+    owners = trusted_owners()
+    found = way_weakness(path, owners)
+    if found is not None or not os.path.isdir(path):
+        return found
+    facts = os.stat(path)
+    found = owner_weakness(path, facts, owners) or mode_weakness(path, facts, may_be_sticky=False)
+    return found or next(_file_weaknesses(path, names, owners, is_closed=not facts.st_mode & OTHERS_ENTER), None)
+
+
+def _file_weaknesses(
+    directory: str, names: Pattern[str], owners: Collection[int], *, is_closed: bool
+) -> Iterator[Weakness]:
+    """Others' files in a directory, which may be older than its mode, and those that others may write and can reach."""
+    with os.scandir(directory) as entries:
+        paths = [entry.path for entry in entries if names.fullmatch(entry.name)]
+    for path in paths:
+        with suppress(FileNotFoundError):
+            facts = os.lstat(path)
+            if stat.S_ISLNK(facts.st_mode):
+                yield from filter(None, [way_weakness(path, owners)])
+                facts = os.stat(path)
+            yield from filter(None, [owner_weakness(path, facts, owners)])
+            if not is_closed and not stat.S_ISSOCK(facts.st_mode):  # who connects to a socket asks who listens
+                yield from filter(None, [mode_weakness(path, facts, may_be_sticky=False)])
+
+
+def make_private(path: str) -> None:
+    """Make a directory for its owner alone, and those above it; whatever the umask, others may write none of them."""
+    missing = []
+    while not os.path.lexists(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for each in reversed(missing):
+        with suppress(FileExistsError):
+            os.mkdir(each, 0o700 if each == missing[0] else 0o755)
+
+
+def open_own(path: str | os.PathLike[str], flags: int) -> int:
+    """Open a file of ours, or make it; never through a link, and no other user's. Raises OSError."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    owner = os.fstat(descriptor).st_uid
+    if owner not in trusted_owners():
+        os.close(descriptor)
+        raise PermissionError(errno.EPERM, f"it belongs to {user_name(owner)}", os.fspath(path))
+    return descriptor
 
 
 def user_name(uid: int) -> str:

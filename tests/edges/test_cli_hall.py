@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import signal
 import socket
 import threading
@@ -222,6 +223,27 @@ def test_the_doctor_finds_open_permissions(program: Program) -> None:
     code, state, text = found(program, "hall")
     assert (code, state) == (1, "wrong") and "755" in text
     assert "chmod 700" in program.run("doctor").out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's files")
+def test_nothing_is_obeyed_in_a_directory_that_another_user_wrote_to(program: Program, tmp_path: Path) -> None:
+    """The token would make another user the operator, and the settings run a program."""
+    program.home.mkdir(mode=0o700)
+    marker = tmp_path / "ran"
+    planted = {"operator.token": f"ch_operator_{'x' * 43}\n", "config.toml": f'judge.command = ["touch", "{marker}"]\n'}
+    for name, text in planted.items():
+        (program.home / name).write_text(text)
+        os.chown(program.home / name, 65534, 65534)
+        words = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"agent_list","arguments":{}}}\n'
+        for command in (["up", "--port", "0"], ["agent", "list"], ["judge", "health"], ["link"], ["backup", "x.db"]):
+            assert_error(program.here(*command), 4, f"{name} belongs to")
+        for options in ([], ["--standalone"]):
+            told = program.run("mcp", *options, text=words)
+            assert f"{name} belongs to" in told.out + told.err and "rm " in told.err
+        assert found(program, "settings")[:2] == (1, "wrong")
+        assert sorted(path.name for path in program.home.iterdir()) == [name]
+        (program.home / name).unlink()
+    assert not marker.exists()
 
 
 def test_the_doctor_knows_the_hosts_and_finds_tokens_that_others_can_read(program: Program) -> None:

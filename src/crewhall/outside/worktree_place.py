@@ -29,7 +29,7 @@ def safe_place(root: str, path: str) -> str:
     if weakness is not None:
         raise Forbidden(
             f"no worktree is made at {path}: {weakness.problem}",
-            hint=f"Others could change what is there. Run `{weakness.repair}`, or choose another path.",
+            hint=f"Others could change what is there. {weakness.repair} Or choose another path.",
         )
     return true_path(path)
 

@@ -27,15 +27,12 @@ def backup(store: Store, target: Path) -> int:
         raise Conflict(f"{target} exists", hint="Give a name that is free; a backup never overwrites one.")
     if not target.parent.is_dir():
         raise NotFound(f"there is no directory {target.parent}", hint="Make it first, or give another place.")
-    part = target.with_name(target.name + ".part")
-    _remove(part)
-    try:
+    with TemporaryDirectory(prefix=".crewhall-backup-", dir=target.parent) as folder:  # others may write beside it
+        part = Path(folder) / target.name
         with closing(SqliteStore(part, Queries([]))) as copy:
             migrate(copy)
             rows = _copy(store, copy)
         part.rename(target)
-    finally:
-        _remove(part)
     return rows
 
 
@@ -114,8 +111,3 @@ def _insert(table: str, row: Row, target: Store) -> str:
     columns, values = ", ".join(row), ", ".join(f":{name}" for name in row)
     numbered = " OVERRIDING SYSTEM VALUE" if target.dialect.name == "postgres" and "seq" in row else ""
     return target.dialect.query(f"INSERT INTO {table} ({columns}){numbered} VALUES ({values})")  # noqa: S608
-
-
-def _remove(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm", ".line"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)

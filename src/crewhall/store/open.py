@@ -1,8 +1,11 @@
 """Opening a hall's database, whichever it is."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from crewhall.errors import InvalidInput, Unavailable
+from crewhall.hall_directory import refuse_open_database
+from crewhall.ownership import make_private
 from crewhall.store.migrate import migrate
 from crewhall.store.sql import Queries
 from crewhall.store.sqlite import SqliteStore
@@ -21,10 +24,10 @@ def open_store(database: str, queries: Queries, pool: int = 8) -> Store:
 
 
 def connect(database: str, queries: Queries, pool: int = 8) -> Store:
-    """The store at this URL or path, its schema as it is."""
+    """The store at this URL or path, its schema as it is. Raises Forbidden for a file that others can change."""
     scheme, separator, _ = database.partition("://")
     if not separator:
-        return SqliteStore(Path(database), queries)
+        return _sqlite(Path(database), queries)
     if scheme not in ("postgresql", "postgres"):
         raise InvalidInput(
             f"database URLs begin with postgresql://, not {scheme}://",
@@ -38,3 +41,10 @@ def connect(database: str, queries: Queries, pool: int = 8) -> Store:
             hint="pip install 'crewhall[postgres]'",
         ) from None
     return PostgresStore(database, queries, pool)
+
+
+def _sqlite(path: Path, queries: Queries) -> Store:
+    with suppress(OSError):  # the store itself says what is wrong with the place
+        make_private(str(path.parent))
+    refuse_open_database(path)
+    return SqliteStore(path, queries)

@@ -18,6 +18,7 @@ from typing import Any
 import pysqlite3.dbapi2 as sqlite3
 
 from crewhall.errors import Unavailable
+from crewhall.ownership import make_private
 from crewhall.store.sql import SQLITE, Queries
 from crewhall.store.transaction import Row, Store, Tx, Work
 from crewhall.store.turns import FairLock, ProcessLine
@@ -72,7 +73,7 @@ class SqliteStore(Store):
         self._line_path = path.with_name(path.name + ".line")
         self._fair_lock = FairLock()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(str(path.parent))
             self._writer = self._connect()
             path.chmod(0o600)
             self._process_line = ProcessLine(self._line_path)

@@ -15,6 +15,8 @@ import threading
 from collections import deque
 from pathlib import Path
 
+from crewhall.ownership import open_own
+
 _DRAWING = 0  # the byte locked while a number is drawn
 _FIRST_PLACE = 16  # numbers are places from here on; the counter itself fills bytes 0 to 7
 _COUNTER = struct.Struct("<q")
@@ -61,7 +63,7 @@ class ProcessLine:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = open_own(path, os.O_RDWR | os.O_CREAT)
         self._number = 0
 
     def enter(self) -> None:

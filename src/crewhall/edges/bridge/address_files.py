@@ -10,6 +10,8 @@ from pathlib import Path
 from crewhall import __version__
 from crewhall.config import Settings
 from crewhall.edges.bridge.hub_socket import hall_key
+from crewhall.hall_directory import make_home
+from crewhall.ownership import open_own
 
 CONNECT_SECONDS = 5
 
@@ -23,14 +25,14 @@ class AddressFile:
 
     def write(self, url: str) -> None:
         """Publish the URL, and delete the files of hubs that were killed."""
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_home(self.path.parent)
         for file in self.path.parent.glob("hub-*.json"):
             if not _is_alive(file):
                 file.unlink(missing_ok=True)
         part = self.path.with_suffix(".part")
-        part.touch(0o600)
         facts = {"url": url, "pid": os.getpid(), "version": __version__, "hall": self._hall}
-        part.write_text(json.dumps(facts) + "\n", "utf-8")
+        with open(open_own(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w", encoding="utf-8") as address_file:
+            address_file.write(json.dumps(facts) + "\n")
         part.rename(self.path)
 
     def remove(self) -> None:
@@ -65,7 +67,8 @@ def _live_url(file: Path, hall: str) -> str | None:
     Another program may have the port of a hub that was killed, and must not get the token.
     """
     try:
-        facts = json.loads(file.read_text("utf-8"))
+        with open(open_own(file, os.O_RDONLY), encoding="utf-8") as address_file:
+            facts = json.load(address_file)
         url = str(facts["url"])
         if facts.get("hall", hall) != hall:
             return None  # another hall that keeps its files in the same directory

@@ -8,7 +8,7 @@ from crewhall import __version__
 from crewhall.edges.bridge.bridge import Bridge
 from crewhall.edges.bridge.hello import client_variables, working_directory
 from crewhall.edges.bridge.launch import EmbeddedHub, HubSource, NoHub, SharedHub
-from crewhall.errors import InvalidInput
+from crewhall.errors import Failure
 from crewhall.options import read_words
 
 USAGE = """\
@@ -80,7 +80,7 @@ def _serve(options: dict[str, str]) -> None:
     }
     try:
         hub_source: HubSource = (EmbeddedHub if "--standalone" in options else SharedHub)(options.get("--home"))
-    except InvalidInput as failure:
+    except Failure as failure:
         sys.stderr.write(f"crewhall mcp: {failure.message}\n  {failure.hint}\n")
         hub_source = NoHub(failure)
     try:

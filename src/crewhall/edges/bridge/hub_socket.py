@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from crewhall.config import Settings
+from crewhall.hall_directory import make_home
+from crewhall.ownership import open_own
 
 SOCKET_PATH_BYTES = 100  # the kernel's limit is 107 on Linux, 103 on macOS
 
@@ -30,9 +32,12 @@ class HubSocket:
         self.lock = self.home / f"hub-{hall}.lock"
 
     def try_lock(self) -> int | None:
-        """The lock that a hub holds as long as it lives, as an open file; None when another has it."""
-        self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        held = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
+        """The lock that a hub holds as long as it lives, as an open file; None when another has it.
+
+        Raises OSError, and Forbidden when others can change the hall's directory.
+        """
+        make_home(self.home)
+        held = open_own(self.lock, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from crewhall.config import CLIENT_VARIABLES, from_environment
 from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.errors import Failure
+from crewhall.ownership import open_own
 
 LOG_BYTES = 10 * 1024 * 1024
 # What belongs to one client's session, and not to a hub that others will use.
@@ -73,6 +74,8 @@ class SharedHub:
                 self._spawn(held)
         except OSError as error:
             self._failure = str(error)
+        except Failure as failure:
+            self._failure = f"{failure.message} ({failure.hint})"
 
     def _spawn(self, held: int) -> None:
         import subprocess  # only who starts a hub needs it
@@ -99,7 +102,7 @@ class SharedHub:
         with suppress(OSError):
             if os.path.getsize(self.log) > LOG_BYTES:
                 os.replace(self.log, f"{self.log}.1")
-        log = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        log = open_own(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
         self._log_from = os.lseek(log, 0, os.SEEK_END)
         return log
 

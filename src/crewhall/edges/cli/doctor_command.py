@@ -12,7 +12,7 @@ from crewhall.config import from_environment
 from crewhall.edges.cli import render
 from crewhall.edges.cli.hall_client import Hall
 from crewhall.edges.cli.output import say
-from crewhall.errors import Failure, InvalidInput
+from crewhall.errors import Failure
 from crewhall.options import read_options
 
 
@@ -23,7 +23,7 @@ def run(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) 
 
     try:
         settings = from_environment(settings_flags)
-    except InvalidInput as failure:
+    except Failure as failure:
         findings = misread(failure)
     else:
         hall = Hall(settings)

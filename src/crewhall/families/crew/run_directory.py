@@ -18,6 +18,7 @@ from crewhall.config import Settings
 from crewhall.errors import InvalidState
 from crewhall.outside.disk import delete
 from crewhall.outside.program_files import open_plain, read_object
+from crewhall.ownership import make_private
 
 STATE_BYTES = 64_000
 OUTPUT_BYTES = 4_000_000
@@ -48,7 +49,7 @@ class RunDirectory:
     def make(self) -> None:
         """Make the directory, for its owner only. Raises InvalidState when the disk refuses."""
         with plainly(self.path):
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(str(self.path))
             self.path.chmod(0o700)
             for name in ("go", "started.json", "ended.json", "setup.json", "state.json", "launcher.json"):
                 (self.path / name).unlink(missing_ok=True)
