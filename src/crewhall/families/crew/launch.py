@@ -6,10 +6,9 @@ import secrets
 import shutil
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 
 from crewhall.config import Settings
-from crewhall.errors import Failure, InvalidInput, InvalidState, Unavailable
+from crewhall.errors import Failure, InvalidInput, Unavailable
 from crewhall.families.crew import claude_code
 from crewhall.families.crew.model import InstanceRow
 from crewhall.families.crew.run_directory import RunDirectory, plainly, run_directory
@@ -20,11 +19,8 @@ from crewhall.outside.clients.by_bridge import by_bridge
 from crewhall.outside.environment import program_environment
 from crewhall.outside.just import recipe_words, recipes
 from crewhall.outside.launch_spec import LaunchSpec, write_spec
-from crewhall.paths import is_below
 from crewhall.store.sql import text_of
 
-OWN_PROMPTS = ".crewhall/prompts"  # in a repository, files that replace the hall's own
-PROMPT_BYTES = 200_000
 WORD_BYTES = 131_071  # Linux starts no program with a longer argument
 
 
@@ -49,14 +45,17 @@ def refuse_missing_program(settings: Settings, name: str, *, resumes: bool = Fal
         )
 
 
-def write_files(settings: Settings, row: InstanceRow, *, resumes: bool) -> str:
-    """Write all that the launcher needs; the hash of the new token. Raises InvalidState, InvalidInput, Unavailable."""
+def write_files(settings: Settings, row: InstanceRow, template: str | None, *, resumes: bool) -> str:
+    """Write all that the launcher needs; the hash of the new token. Raises InvalidState, InvalidInput, Unavailable.
+
+    `template` is the repository's own text for its type, if it has one.
+    """
     refuse_missing_program(settings, row["runtime"], resumes=resumes)
     runtime = runtime_named(settings, row["runtime"])
     place = run_directory(settings, row["id"])
     place.make()
     token = f"ch_agent_{secrets.token_urlsafe(32)}"
-    prompt = RESUMED if resumes and runtime.resume else first_message(row)
+    prompt = RESUMED if resumes and runtime.resume else first_message(row, template)
     place.write("prompt.md", prompt)
     bridge = by_bridge(settings, None, None, row["worktree"])
     own = {**bridge.variables, "CREWHALL_TOKEN": token, "CLAUDEOPS_TIER": str(row["tier"])}
@@ -130,32 +129,11 @@ def _setup_words(settings: Settings, row: InstanceRow) -> list[str] | None:
     return recipe_words(row["worktree"], name, check) if found else None
 
 
-def first_message(row: InstanceRow) -> str:
-    """The instance's prompt: the repository's own text for its type, or the hall's, around the task."""
-    template = _own_prompt(row) or text_of("crewhall.families.crew", f"texts/{row['type']}.md")
+def first_message(row: InstanceRow, template: str | None) -> str:
+    """The instance's prompt: the template, or the hall's own text for its type, around the task."""
+    template = template or text_of("crewhall.families.crew", f"texts/{row['type']}.md")
     facts = {"instance": row["id"], "worktree": row["worktree"], "branch": row["branch"]}
     for name, value in {**facts, "base_branch": row["base_branch"]}.items():
         template = template.replace(f"{{{{{name}}}}}", value)
     before, place, after = template.partition("{{task}}")
     return f"{before}{row['prompt']}{after}" if place else f"{before.rstrip()}\n\n{row['prompt']}\n"
-
-
-def _own_prompt(row: InstanceRow) -> str | None:
-    """The text that the repository has for this type. Raises InvalidState when it is too long or no text."""
-    path = Path(row["worktree"], OWN_PROMPTS, f"{row['type']}.md")
-    real = os.path.realpath(path)  # unlike Path.resolve it takes a link to itself
-    if not is_below(real, os.path.realpath(row["worktree"])) or not os.path.isfile(real):
-        return None
-    with plainly(path), path.open("rb") as file:
-        data = file.read(PROMPT_BYTES + 1)
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        text = None
-    if text is None or len(data) > PROMPT_BYTES:
-        raise InvalidState(
-            f"{OWN_PROMPTS}/{row['type']}.md is no UTF-8 text of at most {PROMPT_BYTES} bytes",
-            hint="Correct it on the base branch, or remove it: the hall has a text of its own.",
-            instance_id=row["id"],
-        )
-    return text

@@ -35,6 +35,7 @@ from crewhall.families.crew.instance_rows import (
 )
 from crewhall.families.crew.launch import write_files
 from crewhall.families.crew.model import InstanceRow, Status
+from crewhall.families.crew.own_prompt import own_prompt
 from crewhall.families.crew.run_directory import run_directory
 from crewhall.families.crew.site import end_processes, end_session, is_running, tmux_of
 from crewhall.identity import new_id
@@ -114,8 +115,11 @@ def _remove_new_worktree(world: NodeWorld, operation: Change) -> None:
 
 def _write_files(world: NodeWorld, operation: Change) -> Row:
     row = instance_row(operation)
-    copy_included(open_repository(row["repository_path"], world.stop), row["worktree"])
-    return {"token_hash": write_files(world.settings, row, resumes=operation.kind is RESTARTING)}
+    repo, store = open_repository(row["repository_path"], world.stop), operation.journal.store
+    copy_included(repo, row["worktree"])
+    coder = cast(InstanceRow | None, store.one("instance_get", id=row["parent"]) if row["type"] == "review" else None)
+    template = own_prompt(repo, row, coder)
+    return {"token_hash": write_files(world.settings, row, template, resumes=operation.kind is RESTARTING)}
 
 
 def _remove_files(world: NodeWorld, operation: Change) -> None:
