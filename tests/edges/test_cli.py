@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from crewhall import __version__
+from crewhall.edges.cli import render
 from crewhall.edges.cli.render import result, table
 from tests.edges.interfaces import CREWHALL
 from tests.edges.prefork import Done
@@ -207,6 +208,17 @@ def test_what_an_agent_wrote_cannot_steer_the_terminal(place: tuple[Program, Up]
     for words in (("agent", "list"), ("agent", "get", agent), ("event", "list")):
         out = program.run(*words).out.replace("\n", "")
         assert out.isprintable(), ascii(out)
+
+
+def test_neither_an_error_nor_the_doctor_can_steer_the_terminal() -> None:
+    """Both quote what agents wrote: names of branches, words of processes, what git says."""
+    evil = "\x1b]0;mine\x07\x9b2Jso\u202eo\rover"
+    finding = {"state": "note", "what": "instances", "finding": f"detached: {evil}\nok", "hint": evil}
+    assert render.findings([finding]).replace("\n", "").isprintable()
+    told = render.failure(f"{evil}\nok", evil)
+    assert told.replace("\n", "").isprintable() and told.splitlines()[1:] == ["  ok", f"  {render.harmless(evil)}"]
+    line = render.json_line({"message": evil + "\u2028"})
+    assert json.loads(line) == {"message": evil + "\u2028"} and "\x9b" not in line and "\u2028" not in line
 
 
 def test_a_state_is_its_name_in_a_table_and_a_time_below_its_name() -> None:

@@ -1,6 +1,7 @@
 """Plain data for people: tables, facts, usage. No colour codes where no terminal is."""
 
 import json
+import re
 import textwrap
 import time
 from collections.abc import Mapping, Sequence
@@ -8,6 +9,7 @@ from typing import Any
 
 CELL = 44
 PATH_CELL = 72
+CONTROL = re.compile("[\x7f-\x9f\u2028\u2029]")  # that JSON may hold as they are
 
 
 def result(body: Mapping[str, Any]) -> str:
@@ -130,13 +132,25 @@ def harmless(text: str) -> str:
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
+def failure(message: str, hint: str) -> str:
+    """An error for people: what went wrong, and below it what to do. Further lines of either are indented."""
+    parts = [*message.split("\n"), *hint.split("\n")]
+    return f"crewhall: {harmless(parts[0])}\n" + "".join(f"  {harmless(line)}\n" for line in parts[1:])
+
+
+def json_line(body: Mapping[str, Any]) -> str:
+    """A body for programs, on one line; what would steer a terminal is escaped."""
+    text = json.dumps(body, ensure_ascii=False)
+    return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def findings(rows: Sequence[Mapping[str, str]]) -> str:
     """The doctor's table; a hint under what is not right."""
     lines = []
     for row in rows:
-        lines.append(f"{row['state'].ljust(6)} {row['what'].ljust(10)} {row['finding']}")
+        lines.append(f"{row['state'].ljust(6)} {row['what'].ljust(10)} {harmless(row['finding'])}")
         if row["hint"]:
-            lines.append(f"{'':18}{row['hint']}")
+            lines.append(f"{'':18}{harmless(row['hint'])}")
     return "\n".join(lines)
 
 

@@ -1,6 +1,5 @@
 """`crewhall <noun> <verb>`: a tool as a command, with an exit code that tells a script how it went."""
 
-import json
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -47,7 +46,7 @@ def tool_command(hall: Hall, flags: dict[str, str], rest: list[str], asks_help: 
         return INTERRUPTED
     if not succeeded:
         return tell(body, flags)
-    say(json.dumps(body, ensure_ascii=False) if "--json" in flags else render.result(body))
+    say(render.json_line(body) if "--json" in flags else render.result(body))
     return _exit_code(noun, body)
 
 
