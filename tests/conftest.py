@@ -185,9 +185,8 @@ class Live:
             self.loop = asyncio.get_running_loop()
             ready.set()
 
-        self._server = HubServer(hub, listener, note_ready)
-        self.services = self._server.services
-        self._thread = threading.Thread(target=self._server.serve_forever, name="live-hub")
+        self.server = HubServer(hub, listener, note_ready)
+        self._thread = threading.Thread(target=self.server.serve_forever, name="live-hub")
         self._thread.start()
         assert ready.wait(20)
 
@@ -197,7 +196,7 @@ class Live:
             return make_token(tx, "link", "link", self.hub.clock(), expires_at=self.hub.clock() + 60_000)
 
     def stop(self) -> None:
-        self._server.should_exit = True
+        self.server.should_exit = True
         self._thread.join(30)
         assert not self._thread.is_alive()
 

@@ -223,15 +223,70 @@ def test_what_came_through_a_proxy_is_not_local(live: Live, header: str) -> None
     assert http.get(live.url + HUB, headers={header: "10.0.0.1"} | token).status_code == 200
 
 
-def test_headers_have_a_limit_too(live: Live) -> None:
-    at = f"GET /api/v1/hub HTTP/1.1\r\nHost: 127.0.0.1:{live.port}\r\n".encode()
-    assert http.get(live.url + HUB, headers={"X-Long": "a" * 30_000}).status_code == 200
+def exchange(live: Live, data: bytes) -> bytes:
+    """What the hub sends for these bytes until it closes the connection, which the last request asks for."""
+    answer = b""
+    with socket.create_connection(("127.0.0.1", live.port), 10) as client, contextlib.suppress(ConnectionError):
+        client.sendall(data)
+        while piece := client.recv(65536):
+            answer += piece
+    return answer
+
+
+def head(live: Live, method: str = "GET", path: str = HUB, *lines: str) -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/1.1", f"Host: 127.0.0.1:{live.port}", *lines, "", ""]).encode()
+
+
+def cut_off_after(live: Live, begin: bytes, piece: bytes, most: int = 40_000_000) -> int:
+    """How many bytes of a request without end the hub took, those in the system's buffers too."""
     with socket.create_connection(("127.0.0.1", live.port), 10) as client:
-        client.sendall(at)
+        client.sendall(begin)
         sent = 0
         with contextlib.suppress(ConnectionError):
-            while sent < 8_000_000:
-                client.sendall(b"X-More: " + b"a" * 8000 + b"\r\n")
-                sent += 8000
-        assert sent < 8_000_000, "headers without end were read"
+            while sent < most:
+                client.sendall(piece)
+                sent += len(piece)
+        assert sent < most, "a request without end was read"
     assert_alive(live)
+    return sent
+
+
+def test_headers_have_a_limit_too(live: Live) -> None:
+    assert http.get(live.url + HUB, headers={"X-Long": "a" * 30_000}).status_code == 200
+    for large, status in ((60_000, b"200"), (70_000, b"431"), (100_000, b"431"), (150_000, b"431")):
+        answer = exchange(live, head(live, "GET", HUB, "Connection: close", f"X-Long: {'a' * large}"))
+        assert answer[9:12] == status, large
+    cut_off_after(live, head(live)[:-2], b"X-More: " + b"a" * 8000 + b"\r\n")
+
+
+def chunked(live: Live, *chunks: str, path: str = "/api/v1/agent/list") -> bytes:
+    lines = ("Content-Type: application/json", "Transfer-Encoding: chunked", "Connection: close")
+    return head(live, "POST", path, *lines) + "".join(chunks).encode()
+
+
+LAST = "0\r\n"
+
+
+def test_a_trailer_is_no_header(live: Live) -> None:
+    trailers = "Authorization: Bearer wrong\r\nOrigin: http://evil.example\r\nContent-Type: text/plain\r\n\r\n"
+    assert exchange(live, chunked(live, "2\r\n{}\r\n", LAST, trailers)).startswith(b"HTTP/1.1 200")
+
+
+def test_what_is_beside_the_bytes_of_a_body_has_a_limit(live: Live) -> None:
+    """Trailers, one trailer without end, and extensions of chunks; many small chunks are a body like any other."""
+    begin = chunked(live, "1\r\n{\r\n")
+    cut_off_after(live, begin + LAST.encode(), b"X-More: " + b"a" * 8000 + b"\r\n")
+    cut_off_after(live, begin + LAST.encode() + b"X-More: ", b"a" * 8000)
+    cut_off_after(live, begin + b"1;", b"a" * 8000)
+    cut_off_after(live, begin, b"1;" + b"a" * 2000 + b"\r\n \r\n")
+    blanks = "1\r\n \r\n" * 100_000
+    assert exchange(live, chunked(live, blanks, "2\r\n{}\r\n", LAST, "\r\n")).startswith(b"HTTP/1.1 200")
+    assert b"431" in exchange(live, chunked(live, f"{LAST}X-More: {'a' * 70_000}\r\n\r\n", path="/healthz"))[:20]
+
+
+def test_requests_ahead_of_their_answers_have_a_limit(live: Live) -> None:
+    """Fifty long ones in one piece are answered; thousands would be kept in memory."""
+    fifty = head(live, "GET", "/healthz", f"X-Long: {'a' * 2000}") * 50
+    last = head(live, "GET", "/healthz", "Connection: close")
+    assert exchange(live, fifty + last).count(b"HTTP/1.1 200") == 51
+    cut_off_after(live, b"", head(live, "GET", "/healthz") * 1000)

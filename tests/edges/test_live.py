@@ -183,6 +183,10 @@ def test_what_a_watcher_says_is_of_no_interest(live: Live) -> None:
             watcher.send("x" * n * 100)
         register(live, 1)
         assert seen(watcher, 1)
+        watcher.send("x" * 100_000)
+        with pytest.raises(ConnectionClosed, match="1009"):
+            while True:
+                watcher.recv(timeout=20)
 
 
 def test_a_watcher_that_stops_reading_is_dropped_and_the_others_go_on(serve: Callable[..., Live]) -> None:

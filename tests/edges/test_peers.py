@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from crewhall.edges.http.connection import Peer
+from crewhall.edges.http.peer import Peer
 from crewhall.errors import Unavailable
 from crewhall.outside.peers import Address, by_table, holders, peer_of, peer_socket
 from tests.conftest import eventually

@@ -159,7 +159,7 @@ def test_a_request_is_judged_by_who_sent_it_not_by_who_has_the_port_now(
 
 def test_a_watcher_is_judged_by_who_connected(live: Live) -> None:
     attack(live, live.port, UPGRADE, was_accepted=True)
-    assert live.services.feed.newest_sent() == 2**63, "no one was let in, so no one watches"
+    assert live.server.services.feed.newest_sent() == 2**63, "no one was let in, so no one watches"
 
 
 def test_two_users_that_race_for_a_port_stay_who_they_are(live: Live) -> None:

@@ -1,95 +1,182 @@
-"""A connection that clients make over HTTP: the process at its other end, and the limits of what it sends."""
+"""
+A connection that a client makes over HTTP: what it may send, and how long the hub waits for it.
 
-import asyncio
-import os
+    accepted ── head: 64 KiB, 20 s ──▶ body: 30 s without a byte, 5 minutes in all ──▶ the hub answers, however long
+        ▲                                                                                   │
+        └──────── the next head: 20 s more than an idle connection is kept ◀────────────────┘
+
+A client that does not read its answer is dropped after a minute. An event stream or a long call is an answer that is
+not done: the hub waits for nothing, and there is no limit. A WebSocket has rules of its own.
+"""
+
+import time
+from contextlib import suppress
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from crewhall.edges.http.guard import refusal
+from crewhall.edges.http.peer import Peer
+from crewhall.edges.http.waiting_room import WaitingRoom
 from crewhall.errors import Unavailable
-from crewhall.identity import Sender
-from crewhall.outside.peers import PeerSocket, holders, peer_of
 
-HEAD_BYTES = 64 * 1024
-TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-
-
-class Peer:
-    """The process at the other end of a connection, as the kernel knows it when the connection is accepted.
-
-    If the kernel cannot be asked then, for want of descriptors, it is asked again at the next request.
-    """
-
-    def __init__(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport
-        self._found: PeerSocket | None = None
-        self._error: OSError | None = OSError("not asked yet")
-        self.sender = Sender(self._pids)
-        self.ask()
-
-    def ask(self) -> None:
-        """Ask the kernel, unless it has answered. In the loop's thread: only there the descriptor is surely ours."""
-        if self._error is not None:
-            try:
-                is_open = not self._transport.is_closing()
-                self._found = peer_of(self._transport.get_extra_info("socket")) if is_open else None
-                self._error = None
-            except OSError as error:
-                self._error = error
-
-    @property
-    def is_same_user(self) -> bool:
-        """Whether it is a local process of the hub's own user. Raises Unavailable."""
-        found = self._answer()
-        return found is not None and found.is_loopback and found.uid == os.getuid()
-
-    def _pids(self) -> list[int]:
-        """The processes that hold the client's end, if they are of this machine and user. Raises Unavailable."""
-        found = self._answer()
-        try:
-            return holders(found.inode) if found is not None and found.uid == os.getuid() else []
-        except OSError as error:
-            raise _cannot_ask(error) from None
-
-    def _answer(self) -> PeerSocket | None:
-        if self._error is not None:
-            raise _cannot_ask(self._error)
-        return self._found
-
-
-def _cannot_ask(error: OSError) -> Unavailable:
-    return Unavailable(
-        f"the hub could not ask the system whose connection this is: {error.strerror}",
-        hint="Try again in a moment. If it stays so, raise the hub's limit of open files (`ulimit -n`).",
-    )
+HEAD_BYTES = 64 * 1024  # of a request, but for its body: its headers, or the extensions and trailers of its chunks
+CHUNK_BYTES = 16  # of these, which every chunk may have for its length
+SLICE_BYTES = 4096  # is parsed before it is counted, so all counts are that exact
+AHEAD = 100  # requests that a client may send before it has its answers
+HEAD_SECONDS = 20.0
+BODY_SECONDS = 30.0
+WHOLE_BODY_SECONDS = 300.0
+READ_SECONDS = 60.0
+END = b"Connection: close\r\nContent-Length: 0\r\n\r\n"
+TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + END
+TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\n" + END
 
 
 class Connection(HttpToolsProtocol):
-    """uvicorn's HTTP connection, which tells its requests about the peer and bounds their headers."""
+    """uvicorn's HTTP connection, which tells its requests about the peer and bounds what a client may send."""
 
-    _head_bytes = 0
-    _in_head = True
-
-    def on_message_begin(self) -> None:
-        self._in_head = True
-        super().on_message_begin()
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        super().on_header(name, value.rstrip(b" \t"))  # httptools takes away the leading space alone
-
-    def on_headers_complete(self) -> None:
-        self._in_head, self._head_bytes = False, 0
-        super().on_headers_complete()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES and not self.transport.is_closing():
-                self.transport.write(TOO_LONG)
-                self.transport.close()
+    def __init__(self, room: WaitingRoom, **given: Any) -> None:
+        super().__init__(**given)
+        self._room = room
+        self._in_head = False
+        self._head_bytes = self._piece_bytes = 0
+        self._is_upgraded = False
+        self._since = self._heard_at = self._read_at = time.monotonic()
+        self._unread_bytes = 0
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        peer = Peer(transport)
-        self.app_state = {**self.app_state, "peer": peer, "transport": transport}
+        self.peer = Peer(transport)
+        self.app_state = {**self.app_state, "peer": self.peer, "transport": transport}
+        if not self._room.enter(self, transport.get_extra_info("socket").fileno()):
+            self.app = _full
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._room.leave(self)
+        super().connection_lost(exc)
+
+    def handle_websocket_upgrade(self) -> None:
+        self._is_upgraded = True
+        self._room.leave(self)
+        super().handle_websocket_upgrade()
+
+    # What it may send
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_at = time.monotonic()
+        for start in range(0, len(data), SLICE_BYTES):
+            if self._is_upgraded or self.transport.is_closing():
+                return
+            self._feed(data[start : start + SLICE_BYTES])
+
+    def _feed(self, piece: bytes) -> None:
+        self._piece_bytes = len(piece)
+        self._head_bytes += self._piece_bytes
+        super().data_received(piece)
+        if self._head_bytes > HEAD_BYTES:
+            self.end(TOO_LONG)
+        elif len(self.pipeline) > AHEAD:
+            self.abort()
+
+    def on_message_begin(self) -> None:
+        self._in_head, self._head_bytes = True, self._piece_bytes
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:  # a trailer is no header
+            super().on_header(name, value.rstrip(b" \t"))  # httptools takes away the leading space alone
+
+    def on_headers_complete(self) -> None:
+        self._in_head, self._head_bytes, self._since = False, 0, time.monotonic()
+        super().on_headers_complete()
+
+    def on_chunk_header(self) -> None:
+        self._forgive(CHUNK_BYTES)
+
+    def on_body(self, body: bytes) -> None:
+        self._forgive(len(body))
+        super().on_body(body)
+
+    def _forgive(self, count: int) -> None:
+        self._head_bytes = max(0, self._head_bytes - count)
+
+    # What it is sent
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Run the application for a request; what it says to a client that has gone is dropped, not a traceback."""
+
+        async def app_noting_the_end(scope: Scope, receive: Receive, send: Send) -> None:
+            async def send_if_open(message: Message) -> None:
+                cycle.disconnected |= self.transport.is_closing()
+                await send(message)
+
+            await app(scope, receive, send_if_open)
+
+        super()._start_asgi_task(cycle, app_noting_the_end)  # type: ignore[arg-type]
+
+    # How long the hub waits
+
+    def on_response_complete(self) -> None:
+        self._since = time.monotonic()
+        super().on_response_complete()
+
+    @property
+    def waiting_since(self) -> float | None:
+        """Since when the hub waits for this client; None while it has something to do for it."""
+        return self._since if self._waits_for_head or self._waits_for_body else None
+
+    @property
+    def _waits_for_head(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def _waits_for_body(self) -> bool:
+        return self.cycle.more_body and not self.flow.read_paused and not self.cycle.waiting_for_100_continue
+
+    def is_late(self, now: float) -> bool:
+        """Whether the hub has waited long enough for a request."""
+        if self._waits_for_head:
+            kept = self.timeout_keep_alive if self.cycle is not None else 0
+            return now - self._since > HEAD_SECONDS + kept
+        return self._waits_for_body and (now - self._heard_at > BODY_SECONDS or now - self._since > WHOLE_BODY_SECONDS)
+
+    def is_deaf(self, now: float) -> bool:
+        """Whether the client has read nothing for long of what was sent. To be asked again and again."""
+        size = self.transport.get_write_buffer_size()
+        if size == 0 or size < self._unread_bytes:
+            self._read_at = now
+        self._unread_bytes = size
+        return now - self._read_at > READ_SECONDS
+
+    @property
+    def is_strangers(self) -> bool:
+        with suppress(Unavailable):
+            return not self.peer.is_same_user
+        return True
+
+    def end(self, word: bytes = TOO_LATE) -> None:
+        """Close the connection, with this word if its client waits for an answer to what it has begun to send."""
+        if self.transport.is_closing():
+            return
+        is_asked = self.cycle is not None and not self.cycle.response_started
+        if self._in_head or is_asked:
+            self.transport.write(word)
+        self.transport.close()
+
+    def abort(self) -> None:
+        """Close the connection without a word, and without waiting for what is still to be sent."""
+        self.transport.abort()
+
+
+async def _full(scope: Scope, receive: Receive, send: Send) -> None:
+    """What a connection gets for which there is no room, though none is idle."""
+    answer = refusal(
+        Unavailable(
+            "this hub has as many connections as its limit of open files allows",
+            hint="Try again in a moment. If it stays so, raise the limit (`ulimit -n`) before `crewhall up`.",
+        )
+    )
+    answer.headers["Connection"] = "close"
+    await answer(scope, receive, send)

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crewhall.config import Settings
-from crewhall.edges.http.connection import Peer
+from crewhall.edges.http.peer import Peer
 from crewhall.errors import Failure, Forbidden, InvalidInput, TooLarge
 from crewhall.identity import Credentials
 

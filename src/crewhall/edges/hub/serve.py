@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 
 import uvicorn
 from sse_starlette.sse import AppStatus
@@ -34,6 +35,7 @@ from crewhall.edges.http.errors import HANDLERS
 from crewhall.edges.http.guard import Guard, credentials
 from crewhall.edges.http.metrics import Metrics
 from crewhall.edges.http.rest import PREFIX, RestEdge
+from crewhall.edges.http.waiting_room import raise_open_files
 from crewhall.edges.http.websocket import LiveEdge
 from crewhall.edges.hub.services import HubServices
 from crewhall.edges.web.pages import Pages, make_link, url_of
@@ -43,6 +45,7 @@ from crewhall.tool import Registry
 
 log = logging.getLogger(__name__)
 TAKE_OVER_SECONDS = 15.0
+HEARD_BYTES = 64 * 1024  # a WebSocket's message to the hub, which ignores it
 CUT_SECONDS = 3  # in which a call that was told to stop has answered
 
 
@@ -138,9 +141,10 @@ class HubServer(uvicorn.Server):
         self.services.connections["http"] = lambda: len(self.server_state.connections)
         config = uvicorn.Config(
             web_app(self.services),
-            http=Connection,
+            http=partial(Connection, self.services.room),  # type: ignore[arg-type]
             ws="websockets-sansio",
             ws_per_message_deflate=False,
+            ws_max_size=HEARD_BYTES,
             loop="uvloop",
             log_config=None,
             access_log=False,
@@ -175,6 +179,8 @@ class HubServer(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second: whether to stop. A hub that a bridge started stops when nobody has used it for long."""
         bridges, worktrees = self.services.bridges, self.services.worktrees
+        if counter % 10 == 0:
+            self.services.room.sweep()
         is_used = bridges.connections or self.server_state.connections or worktrees.connections or worktrees.is_wanted
         is_used = is_used or self.services.hub.presence.instances
         if not bridges.is_for_bridges or is_used:
@@ -203,6 +209,7 @@ class HubServer(uvicorn.Server):
 
 def up(settings: Settings, registry: Registry, say: Callable[[str], object], lock: int | None = None) -> None:
     """Serve a hall until the process is told to stop. A bridge that starts a hub gives it the hall's lock."""
+    raise_open_files()
     by_bridge = lock is not None
     if lock is None:
         listener, lock = take_place(settings)

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from crewhall.app import Hub
 from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.edges.http.feed import Feed
+from crewhall.edges.http.waiting_room import WaitingRoom
 from crewhall.edges.hub.bridge_server import BridgeServer
 from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.edges.mcp.server import McpEdge
@@ -29,7 +30,8 @@ class HubServices:
         self.listening = Listening(self.feed, hub.registry)
         self.mcp = McpEdge(self.dispatcher, self.listening)
         self.sse = SseEdge(self.mcp)
-        self.worktrees = WorktreeServers(self.dispatcher, self.feed)
+        self.room = WaitingRoom()
+        self.worktrees = WorktreeServers(self.dispatcher, self.feed, self.room)
         self.bridges = BridgeServer(self.mcp, self.worktrees.edge, HubSocket(hub.settings), stop)
         self.connections: dict[str, Callable[[], int]] = {
             "bridge": lambda: self.bridges.connections,

@@ -25,6 +25,7 @@ from uvicorn.server import ServerState
 from crewhall.edges.http.connection import Connection
 from crewhall.edges.http.errors import HANDLERS
 from crewhall.edges.http.guard import Guard, WrongMethod, refusal
+from crewhall.edges.http.waiting_room import WaitingRoom
 from crewhall.edges.mcp.caller import WORKTREE
 from crewhall.edges.mcp.server import McpEdge
 from crewhall.edges.mcp.sse import SseEdge
@@ -39,10 +40,10 @@ NOW = struct.pack("ii", 1, 0)
 
 
 class WorktreeServer:
-    def __init__(self, row: Row, port: int, identity: tuple[int, int], edge: McpEdge) -> None:
+    def __init__(self, row: Row, port: int, identity: tuple[int, int], edge: McpEdge, room: WaitingRoom) -> None:
         self.root, self.port, self.identity = row["path"], port, identity
         self.is_persons = row["workspace_id"] is None
-        self._edge = edge
+        self._edge, self._room = edge, room
         self._streams = SseEdge(edge, "/mcp", audience=self)
         self._state = ServerState()
         self._servers: list[asyncio.Server] = []
@@ -50,7 +51,6 @@ class WorktreeServer:
         self._before_close: deque[tuple[float, int]] = deque(maxlen=10_000)  # when one closed, and how many there were
         self._config = uvicorn.Config(
             self._app(),
-            http=WorktreeConnection,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -98,7 +98,8 @@ class WorktreeServer:
             self._servers.append(await loop.create_server(self._connection, sock=listener))
 
     def _connection(self) -> "WorktreeConnection":
-        return WorktreeConnection(config=self._config, server_state=self._state, app_state={"worktree_server": self})
+        given = {"config": self._config, "server_state": self._state, "app_state": {"worktree_server": self}}
+        return WorktreeConnection(self._room, **given)
 
     async def _post(self, request: Request) -> Response:
         return AppResponse(self._edge)
