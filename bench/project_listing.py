@@ -18,7 +18,7 @@ from crewhall.app import Hub, Origin
 from crewhall.families.all import registry
 from crewhall.families.project.family import ANSWERS
 from crewhall.identity import OPERATOR
-from crewhall.outside.repository_paths import identity_of
+from crewhall.outside.root_path import identity_of
 
 Taken = dict[str, tuple[float, float]]
 ROUNDS = 40

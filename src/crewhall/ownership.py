@@ -97,7 +97,7 @@ def mode_weakness(path: str, facts: os.stat_result, *, may_be_sticky: bool, allo
     if may_be_sticky and facts.st_mode & stat.S_ISVTX:
         return None
     open_bits = facts.st_mode & OTHERS_WRITE & ~allowed
-    if open_bits & stat.S_IWGRP and _is_own_group(facts.st_gid):
+    if open_bits & stat.S_IWGRP and is_own_group(facts.st_gid):
         open_bits &= ~stat.S_IWGRP
     if not open_bits:
         return None
@@ -183,7 +183,7 @@ def _group_name(gid: int) -> str:
         return str(gid)
 
 
-def _is_own_group(gid: int) -> bool:
+def is_own_group(gid: int) -> bool:
     """Whether nobody but this user and root is in a group: root's, or the one that many systems make for each user."""
     if gid == 0:
         return True

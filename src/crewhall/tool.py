@@ -178,7 +178,7 @@ class Chore:
 
 @dataclass(frozen=True)
 class Source:
-    """A source of context about a worktree, for `get_project_context`: a function of the call and the root.
+    """A source of context about a worktree, for `get_project_context`: a function of the call and the open root.
 
     It returns `SourceLines`, or raises a Failure that says why it has nothing. The lowest `priority` is shown first. If
     the budget is too small for all sources, each gets a share by `weight`.

@@ -21,6 +21,7 @@ from crewhall.errors import (
 )
 from crewhall.outside import just
 from crewhall.outside import justfiles as limits
+from crewhall.outside.files import open_root
 from crewhall.outside.just import UNREADABLE_IMPORT, Recipe, program, recipes, run_recipe
 from crewhall.outside.justfiles import justfiles
 from crewhall.outside.run import Ended
@@ -45,11 +46,13 @@ def check(path: str, text: bytes) -> None:
 
 
 def list_recipes(root: Path) -> list[Recipe]:
-    return recipes(str(root), check)
+    with open_root(str(root)) as top:
+        return recipes(top, check)
 
 
 def run_one(root: Path, name: str) -> Ended:
-    return run_recipe(str(root), name, check, seconds=20, most_bytes=100_000)
+    with open_root(str(root)) as top:
+        return run_recipe(top, name, check, seconds=20, most_bytes=100_000)
 
 
 MENU = """
@@ -122,7 +125,8 @@ def test_the_public_recipes_are_listed_and_nothing_is_run(root: Path) -> None:
 @pytest.mark.parametrize("name", ["justfile", "Justfile", "JUSTFILE", ".justfile", ".JustFile"])
 def test_a_justfile_has_one_of_just_s_names(root: Path, name: str) -> None:
     write(root / name, "a:\n    @pwd\n")
-    assert justfiles(str(root), check) == [str(root / name)]
+    with open_root(str(root)) as top:
+        assert justfiles(top, check) == [str(root / name)]
     assert run_one(root, "a").out.decode().strip() == str(root)
 
 
@@ -261,7 +265,8 @@ def test_what_a_module_or_an_import_may_be_called(root: Path) -> None:
         write(root / place, f"{place[0]}1:\n    @pwd\n")
     write(root / "b", "a file beside the module")
     assert [recipe.name for recipe in list_recipes(root)] == ["a1", "b::b1", "c::c1", "d::e1", "f::g1", "j::k1"]
-    assert set(justfiles(str(root), check)) >= {str(root / place) for place in places}
+    with open_root(str(root)) as top:
+        assert set(justfiles(top, check)) >= {str(root / place) for place in places}
 
 
 @pytest.mark.parametrize("line", ["", "import 'my.secret'", "mod m 'my.secret'", "import 'link'"])
@@ -290,8 +295,8 @@ def test_what_just_says_of_a_file_that_may_not_be_shown_is_not_told(root: Path, 
             (root / "more").unlink()
             (root / "more").symlink_to(target)
 
-    with pytest.raises(InvalidState) as refused:
-        recipes(str(root), swap)
+    with pytest.raises(InvalidState) as refused, open_root(str(root)) as top:
+        recipes(top, swap)
     assert refused.value.message == f"just can't read {root}/justfile: {UNREADABLE_IMPORT}"
 
 

@@ -11,7 +11,6 @@ import pytest
 from crewhall.outside.repository_paths import (
     RepositoryPlace,
     below_top,
-    identity_of,
     is_directory,
     place_of,
     repository_root,
@@ -192,17 +191,3 @@ def test_a_repository_of_another_user_makes_no_working_tree(tmp_path: Path) -> N
         pytest.skip("only root can give a file away")
     os.chown(root / ".git", 1234, 1234)
     assert working_tree(str(inner)) == str(inner)
-
-
-def test_a_directory_is_known_again_by_what_it_is_and_not_by_its_name(tmp_path: Path) -> None:
-    (tmp_path / "above/tree").mkdir(parents=True)
-    path = str(tmp_path / "above/tree")
-    known = identity_of(path)
-    assert known is not None and known == identity_of(path)
-    (tmp_path / "above").rename(tmp_path / "away")
-    assert identity_of(path) is None
-    (tmp_path / "above").symlink_to(tmp_path / "away")
-    assert identity_of(path) is None, "the very same, but by a link"
-    (tmp_path / "above").unlink()
-    (tmp_path / "above/tree").mkdir(parents=True)
-    assert identity_of(path) not in (None, known)

@@ -1,12 +1,14 @@
 """
 The one sandbox: files and directories below a root, and nothing else, whoever changes what meanwhile.
 
-    with open_root(root) as top:
+    with open_root(root, identity) as top:
         with top.file("src/a.py") as found: …       Found(descriptor, path, stat); a regular file, open for reading
         with top.directory("src") as found: …       the same of a directory, to list it or to write below it
+        with top.hold() as top: …                   a block that may also go by the path `top.root`, as git does
     pieces(found) -> Iterator[bytes]    read_start(found, most) -> bytes
 
-A path is walked name by name, each looked at and opened in the directory that is open already:
+The root is opened once, from `/` name by name (root_path.py), and all below it is reached by that descriptor. A path is
+walked name by name, each looked at and opened in the directory that is open already:
 
     a directory  is opened, never by a link              a link  is read, and its words are put before the rest
     ..           is the one that was open before         the last one  is looked at again when it is open
@@ -19,17 +21,19 @@ import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, replace
 
 from crewhall.errors import Failure, InvalidInput, InvalidState, NotFound, PathOutsideRoot, Unavailable
+from crewhall.outside.root_path import PASS, TICK_NS, Identity, OpenPath, open_path, seen_path
 
 MOST_LINKS = 40  # on one way, as in Linux
 DEEPEST = 128  # directories that are open at once
 LONGEST = 4096  # bytes of a path
 PIECE = 1024 * 1024
 SHOWN = 200  # letters of a path in a message
-PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW  # may be one that can't be listed
+LOOKS = 5  # at the path of a root, until the times on it have settled
 LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 KINDS = (
@@ -53,10 +57,18 @@ class Found:
 
 @dataclass(frozen=True)
 class Top:
-    """An open root. Both methods raise PathOutsideRoot, and what `_Walk.refusal` tells; they never wait."""
+    """An open root. `file` and `directory` raise PathOutsideRoot, and what `_Walk.refusal` tells; they never wait.
+
+    `proof` is equal for two blocks only if the path has led to this root all the time between their beginnings.
+    """
 
     root: str
-    descriptor: int
+    opened: OpenPath
+    proof: Hashable = None
+
+    @property
+    def descriptor(self) -> int:
+        return self.opened.descriptor
 
     @contextlib.contextmanager
     def file(self, path: str) -> Iterator[Found]:
@@ -74,18 +86,85 @@ class Top:
         with _closing(descriptor):
             yield Found(descriptor, walk.path, os.fstat(descriptor))
 
+    @contextlib.contextmanager
+    def hold(self) -> Iterator["Top"]:
+        """A block that may go by the root's path. Raises InvalidState when that may have led elsewhere within it.
+
+        What is at the path can't change where no other user may rename a directory on it; there this costs nothing.
+        """
+        before = self._settled_path()
+        try:
+            yield replace(self, proof=before.loose_places)
+        finally:
+            if not (before is self.opened or before.is_same(self._path_now())):
+                raise _rename_failure(self.root) from None
+
+    @property
+    def way(self) -> str:
+        """How a child begins in this root: by the path, or by the descriptor where another user may change the path.
+
+        A child that goes on by it must hold the descriptor. Without /proc it is the path, which is looked at once more.
+        Raises InvalidState.
+        """
+        if not self.opened.loose_places:
+            return self.root
+        way = f"/proc/self/fd/{self.descriptor}"
+        if not os.path.isdir(way):
+            self._path_now()
+            return self.root
+        return way
+
+    def _settled_path(self) -> OpenPath:
+        """The path as it is now, with times by which any later change would show."""
+        if not self.opened.loose_places:
+            return self.opened
+        for _ in range(LOOKS):
+            now = self._path_now()
+            if all(place.is_settled for place in now.loose_places):
+                return now
+            time.sleep(TICK_NS / 1e9)
+        raise _rename_failure(self.root)
+
+    def _path_now(self) -> OpenPath:
+        with contextlib.suppress(OSError):
+            now = seen_path(self.root)
+            if now.identity == self.opened.identity:
+                return now
+        raise _rename_failure(self.root)
+
 
 @contextlib.contextmanager
-def open_root(root: str) -> Iterator[Top]:
-    """Open a root by its absolute path. Raises InvalidState when the path is missing, a file or a link."""
+def open_root(root: str, identity: Identity | None = None) -> Iterator[Top]:
+    """Open a root by its absolute path, in which nothing may be a link.
+
+    Raises InvalidState when the path is missing, a file, or goes by a link, or when another directory is there than
+    the one of this identity.
+    """
     try:
-        descriptor = os.open(root, PASS)
+        opened = open_path(root)
     except OSError as error:
-        raise InvalidState(
-            f"the root {root} can't be opened: {error.strerror}", hint="Was it moved? Open it anew."
-        ) from None
-    with _closing(descriptor):
-        yield Top(root, descriptor)
+        if identity is not None:
+            raise _other_directory(root) from None
+        told = "a link is on the way" if error.errno in CHANGED else error.strerror
+        raise InvalidState(f"the root {root} can't be opened: {told}", hint="Was it moved? Open it anew.") from None
+    with _closing(opened.descriptor):
+        if identity not in (None, opened.identity):
+            raise _other_directory(root)
+        yield Top(root, opened)
+
+
+def _other_directory(root: str) -> InvalidState:
+    return InvalidState(
+        f"{root} is another directory by now, or gone",
+        hint="The hub looks at it anew within ten seconds; `crewhall worktree list` tells what it finds.",
+    )
+
+
+def _rename_failure(root: str) -> InvalidState:
+    return InvalidState(
+        f"a directory on the path {root} was renamed during the call, or may have been",
+        hint="Try again. Where nobody but the hub's user may rename one (`chmod go-w` above it), this can't happen.",
+    )
 
 
 def way_to(found: Found, path: str) -> str:
@@ -234,11 +313,10 @@ class _Walk:
         return words
 
     def _below_root(self, words: list[str]) -> list[str]:
-        for root in (self._top.root, os.path.realpath(self._top.root)):
-            above = _words(root)
-            if words[: len(above)] == above:
-                return words[len(above) :]
-        raise PathOutsideRoot(self._asked)
+        above = _words(self._top.root)
+        if words[: len(above)] != above:
+            raise PathOutsideRoot(self._asked)
+        return words[len(above) :]
 
     def _refuse_more(self, found: os.stat_result) -> None:
         """Nothing is below what is no directory."""

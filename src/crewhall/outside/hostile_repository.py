@@ -11,6 +11,7 @@ Git directories that came with somebody's files: their configuration would run w
 import os
 
 from crewhall.errors import InvalidState
+from crewhall.outside.root_path import real_path
 
 
 def leads_to(top: str) -> str:
@@ -19,7 +20,7 @@ def leads_to(top: str) -> str:
     if os.path.isfile(link):
         with open(os.open(link, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             link = os.path.join(top, os.fsdecode(file.read(65_536)).removeprefix("gitdir: ").rstrip("\r\n"))
-    return os.path.realpath(link)
+    return real_path(link)
 
 
 def refuse_planted(git_dir: str) -> None:

@@ -1,8 +1,8 @@
 """
 Tasks of a project, by the command runner just: which public recipes its justfile has, and one of them run to its end.
 
-    recipes(root, check, stop=None) -> [Recipe(name, doc, parameters, needs)]   modules' too, as `mod::recipe`
-    run_recipe(root, name, check, *, seconds, most_bytes, …) -> Ended           its two streams in one, as they came
+    recipes(top, check, stop=None) -> [Recipe(name, doc, parameters, needs)]   modules' too, as `mod::recipe`
+    run_recipe(top, name, check, *, seconds, most_bytes, …) -> Ended           its two streams in one, as they came
 
 The justfile is the one in the root itself, whatever lies above it; that and what it leads to is inside the root, and
 passes `check` (justfiles.py). Recipes run in the hub's environment without what is the hall's own in it, and with no
@@ -22,7 +22,7 @@ from typing import Any
 
 from crewhall.config import child_environment
 from crewhall.errors import Failure, InvalidState, LimitExceeded, Unavailable
-from crewhall.outside.files import open_root, pieces
+from crewhall.outside.files import Top, pieces
 from crewhall.outside.justfiles import Check, justfiles
 from crewhall.outside.run import Ended, Heard, run, run_long
 from crewhall.stop import Stop
@@ -44,12 +44,12 @@ class Recipe:
     needs: tuple[str, ...] = ()
 
 
-def recipes(root: str, check: Check, stop: Stop | None = None) -> list[Recipe]:
+def recipes(top: Top, check: Check, stop: Stop | None = None) -> list[Recipe]:
     """What `just --list` would show of the root's justfile and its modules, by name.
 
     Raises Unavailable without just, what `justfiles` raises, and InvalidState with just's words for one that is wrong.
     """
-    just = _Just(root, check, stop)
+    just = _Just(top, check, stop)
     dump = json.loads(just.query("--dump", "--dump-format", "json"))
     listed = {name for name, told in dump["recipes"].items() if not told["private"]}
     if dump.get("modules"):  # the dump does not tell which of them are private
@@ -58,7 +58,7 @@ def recipes(root: str, check: Check, stop: Stop | None = None) -> list[Recipe]:
 
 
 def run_recipe(
-    root: str,
+    top: Top,
     name: str,
     check: Check,
     *,
@@ -71,11 +71,12 @@ def run_recipe(
 
     Raises what `justfiles` raises.
     """
-    justfile = justfiles(root, check)[0]
+    justfile, way = justfiles(top, check)[0], top.way
     with _in_path(program()) as env:
-        words = _words(root, justfile, name)
+        words = _words(way, _by(way, top, justfile), name)
         limits: dict[str, Any] = {"seconds": seconds, "most_bytes": most_bytes, "stop": stop}
-        return run_long(words, cwd=root, env=env, called=f"just {name}", merged=True, heard=heard, **limits)
+        keep = (top.descriptor,) if way != top.root else ()
+        return run_long(words, cwd=way, env=env, called=f"just {name}", merged=True, heard=heard, keep=keep, **limits)
 
 
 def program() -> str:
@@ -92,21 +93,22 @@ def program() -> str:
 class _Just:
     """Queries just about a justfile; no recipe runs."""
 
-    def __init__(self, root: str, check: Check, stop: Stop | None) -> None:
-        self._root, self._check, self._stop = root, check, stop
-        self._justfile = justfiles(root, check)[0]
+    def __init__(self, top: Top, check: Check, stop: Stop | None) -> None:
+        self._top, self._check, self._stop = top, check, stop
+        self._justfile = justfiles(top, check)[0]
 
     def query(self, *options: str) -> str:
         """Run just with these options and return its output. Raises LimitExceeded, InvalidState with the problem."""
-        words = _words(self._root, self._justfile, *options)
+        way = self._top.way
+        words = _words(way, _by(way, self._top, self._justfile), *options)
         limits: dict[str, Any] = {"seconds": LIST_SECONDS, "most_bytes": LIST_BYTES, "stop": self._stop}
-        ended = run(words, cwd=self._root, env=_environment(), **limits)
+        ended = run(words, cwd=way, env=_environment(), keep=[self._top.descriptor], **limits)
         if ended.left_out:
             raise LimitExceeded(
                 f"{self._justfile} has too many recipes", hint=f"just lists more than {LIST_BYTES} bytes of them."
             )
         if ended.code != 0:
-            said = self._problem(ended.err.decode("utf-8", "replace"))
+            said = self._problem(ended.err.decode("utf-8", "replace").replace(way, self._top.root))
             raise InvalidState(f"just can't read {self._justfile}: {said}", hint="Mend the justfile, then try again.")
         return ended.out.decode("utf-8", "replace")
 
@@ -117,20 +119,25 @@ class _Just:
             return UNREADABLE_IMPORT
         path = os.path.join(os.path.dirname(self._justfile), place[1])
         try:
-            with open_root(self._root) as top, top.file(path) as found:
+            with self._top.file(path) as found:
                 self._check(found.path, b"".join(pieces(found)))
         except Failure:
             return UNREADABLE_IMPORT
         return " ".join(words[: place.end()].split())[:PROBLEM_CHARACTERS]
 
 
-def recipe_words(root: str, name: str, check: Check) -> list[str]:
+def recipe_words(top: Top, name: str, check: Check) -> list[str]:
     """The command that runs a recipe which `recipes` has named, for another to start. Raises what `justfiles` does."""
-    return _words(root, justfiles(root, check)[0], name)
+    return _words(top.root, justfiles(top, check)[0], name)
 
 
-def _words(root: str, justfile: str, *more: str) -> list[str]:
-    return [program(), "--justfile", justfile, "--working-directory", root, *more]
+def _by(way: str, top: Top, path: str) -> str:
+    """A path in the root, as a child finds it that begins there."""
+    return os.path.join(way, os.path.relpath(path, top.root))
+
+
+def _words(way: str, justfile: str, *more: str) -> list[str]:
+    return [program(), "--justfile", justfile, "--working-directory", way, *more]
 
 
 def _environment() -> dict[str, str]:

@@ -2,7 +2,7 @@
 The files that a justfile is made of, all read through the sandbox before just sees any: what just says, and what a
 recipe is called, repeats their words.
 
-    justfiles(root, check) -> ["/shop/justfile", "/shop/tools.just", …]     the justfile, then what it leads to
+    justfiles(top, check) -> ["/shop/justfile", "/shop/tools.just", …]     the justfile, then what it leads to
 
     import 'a.just'     import? "a.just"    that file, seen from the one that says so
     mod a               mod? a              a.just, a/mod.just, a/justfile, a/.justfile, the last two in any case
@@ -15,8 +15,8 @@ import os
 import re
 from collections.abc import Callable, Iterator
 
-from crewhall.errors import InvalidState, LimitExceeded, NotFound, PathOutsideRoot
-from crewhall.outside.files import Top, open_root
+from crewhall.errors import InvalidInput, InvalidState, LimitExceeded, NotFound, PathOutsideRoot
+from crewhall.outside.files import Top
 
 Check = Callable[[str, bytes], object]  # is told a path from the root and what is there; raises what forbids it
 NAMES = ("justfile", ".justfile")  # in any case, as just has it
@@ -31,23 +31,22 @@ LEADS_ON = re.compile(
 )
 
 
-def justfiles(root: str, check: Check) -> list[str]:
+def justfiles(top: Top, check: Check) -> list[str]:
     """The path of the root's own justfile, links resolved, then those of all that it leads to, there or not.
 
     Raises NotFound without a justfile, PathOutsideRoot when one of them lies elsewhere, InvalidState for a path that
     can't be told, LimitExceeded, what the sandbox says, and what `check` raises.
     """
-    with open_root(root) as top:
-        found: list[str] = []
-        left = [_own(top)]
-        while left:
-            path = left.pop()
-            if path in found:
-                continue
-            found.append(path)
-            if len(found) > MOST_FILES:
-                raise LimitExceeded(f"{found[0]} leads to over {MOST_FILES} files", hint="Import fewer.")
-            left += _imports(top, path, _text(top, path, check))
+    found: list[str] = []
+    left = [_own(top)]
+    while left:
+        path = left.pop()
+        if path in found:
+            continue
+        found.append(path)
+        if len(found) > MOST_FILES:
+            raise LimitExceeded(f"{found[0]} leads to over {MOST_FILES} files", hint="Import fewer.")
+        left += _imports(top, path, _text(top, path, check))
     return found
 
 
@@ -96,10 +95,18 @@ def _imports(top: Top, path: str, text: str) -> Iterator[str]:
             yield from _candidates(top, os.path.join(os.path.dirname(path), words or line["name"]), line["name"], words)
 
 
+def _is_directory(top: Top, path: str) -> bool:
+    try:
+        with top.directory(path):
+            return True
+    except (NotFound, InvalidInput):
+        return False
+
+
 def _candidates(top: Top, target: str, name: str | None, words: str) -> Iterator[str]:
     """Where just may look, be `..` the directory above by words or by links: both must be inside."""
     for path in dict.fromkeys((os.path.normpath(target), target)):
-        is_directory = name is not None and os.path.isdir(path)
+        is_directory = name is not None and _is_directory(top, path)
         if not words:
             yield f"{path}.just"
         elif not is_directory:

@@ -30,6 +30,7 @@ from typing import Literal
 from crewhall.errors import Failure, InvalidState, LimitExceeded, Unavailable
 from crewhall.outside.files import Found
 from crewhall.outside.git import git, refusal
+from crewhall.outside.root_path import real_path
 from crewhall.stop import Stop
 
 Kind = Literal["file", "directory", "symlink", "other"]
@@ -254,13 +255,13 @@ def _git_dir(top: str) -> str:
     """Where the repository of a working tree is: its `.git`, or where that file leads."""
     link = os.path.join(top, ".git")
     line = _read(link, LINE_BYTES)
-    return os.path.realpath(os.path.join(top, line.removeprefix("gitdir: ").rstrip("\r\n")) if line else link)
+    return real_path(os.path.join(top, line.removeprefix("gitdir: ").rstrip("\r\n")) if line else link)
 
 
 def _common_dir(git_dir: str) -> str:
     """Where the repository is that all working trees have in common."""
     line = _read(os.path.join(git_dir, "commondir"), LINE_BYTES)
-    return os.path.realpath(os.path.join(git_dir, (line or "").rstrip("\r\n")))
+    return real_path(os.path.join(git_dir, (line or "").rstrip("\r\n")))
 
 
 def _read(path: str, most: int) -> str | None:

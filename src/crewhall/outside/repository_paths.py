@@ -77,16 +77,6 @@ def working_tree(directory: str) -> str:
     return place.top if owner in (os.getuid(), 0) else directory
 
 
-def identity_of(path: str) -> tuple[int, int] | None:
-    """Which directory is at a path, however it is called; None when there is none, or a link on the way to it."""
-    try:
-        found = os.lstat(path)
-        is_itself = stat.S_ISDIR(found.st_mode) and os.path.realpath(path) == path
-    except OSError:
-        return None
-    return (found.st_dev, found.st_ino) if is_itself else None
-
-
 def is_directory(top: str, path: str) -> bool:
     """Whether there is such a directory below the top of a working tree."""
     return os.path.isdir(os.path.join(top, path))

@@ -3,8 +3,8 @@ Other programs, run to their end: no shell, no terminal, a limit of time and of 
 
     run(words, *, cwd, env=None, stdin=b"", seconds, most_bytes, stop=None, keep=(), called=None)
         -> Ended(code, out, err, left_out, …)       a quick helper such as git; its time being over is a failure
-    run_long(words, *, cwd, env=None, stdin=b"", seconds, most_bytes, stop=None, called=None, merged=False, heard=None,
-             grace=GRACE, guarded=False)
+    run_long(words, *, cwd, env=None, stdin=b"", seconds, most_bytes, stop=None, keep=(), called=None, merged=False,
+             heard=None, grace=GRACE, guarded=False)
         -> Ended(…, is_late, left_behind)           a program of strangers that may take long; that is an answer
 
 A child leads a session and a process group of its own, so it can't ask for a password at a terminal. When its time is
@@ -96,6 +96,7 @@ def run_long(
     seconds: float,
     most_bytes: int,
     stop: Stop | None = None,
+    keep: Sequence[int] = (),
     called: str | None = None,
     merged: bool = False,
     heard: Heard | None = None,
@@ -113,7 +114,7 @@ def run_long(
     marking = {**(os.environ if env is None else env), mark: "1"}
     with (
         _guard(mark, grace) if guarded else nullcontext() as guard,
-        _start(words, cwd, marking, called or words[0], merged=merged) as child,
+        _start(words, cwd, marking, called or words[0], keep=keep, merged=merged) as child,
     ):
         if guard is not None:
             _tell_group(guard, child.pid)

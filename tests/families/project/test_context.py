@@ -267,7 +267,6 @@ NEWS: list[tuple[str, Callable[[Path], Any], str, str]] = [
         "changes",
         ODD,
     ),
-    ("a graft", lambda root: _put(root / ".git/info/grafts", git(root, "rev-parse", "HEAD")), "commits", "all of it"),
     ("longer ids", lambda root: git(root, "config", "core.abbrev", "30"), "commits", "longer"),
     ("an ignored file", lambda root: (root / ".gitignore").write_text("loose\n"), "git", " M .gitignore"),
 ]

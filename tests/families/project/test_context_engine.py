@@ -20,6 +20,7 @@ from crewhall.errors import Cancelled, InvalidInput, Unavailable
 from crewhall.families.all import registry
 from crewhall.families.project.context import SECONDS, SLOTS
 from crewhall.families.project.tools_context import get_project_context
+from crewhall.outside.files import Top
 from crewhall.outside.tokens import count
 from crewhall.stop import Stop
 from crewhall.tool import Family, Registry, SourceLines
@@ -59,18 +60,18 @@ def test_a_source_that_is_stuck_refuses_or_has_a_bug_keeps_no_other_back(
 ) -> None:
     let_go = threading.Event()
 
-    def stuck(call: Call, root: str) -> SourceLines:
+    def stuck(call: Call, top: Top) -> SourceLines:
         let_go.wait(30)
         return SourceLines(["too late"])
 
-    def refusing(call: Call, root: str) -> SourceLines:
+    def refusing(call: Call, top: Top) -> SourceLines:
         raise Unavailable("the moon is not up", hint="Wait.")
 
-    source_hub.source("first", lambda call, root: SourceLines(["one", "two"], more=3))
+    source_hub.source("first", lambda call, top: SourceLines(["one", "two"], more=3))
     source_hub.source("stuck", stuck)
     source_hub.source("refusing", refusing)
-    source_hub.source("broken", lambda call, root: SourceLines([str(1 // 0)]))
-    source_hub.source("last", lambda call, root: SourceLines([root]))
+    source_hub.source("broken", lambda call, top: SourceLines([str(1 // 0)]))
+    source_hub.source("last", lambda call, top: SourceLines([top.root]))
     try:
         body = context_caller(source_hub.hub())(tmp_path, stop=Stop(1.0))
     finally:
@@ -87,7 +88,7 @@ def test_sources_that_stay_stuck_do_not_pile_up_and_their_places_come_back(
 ) -> None:
     let_go, begun = threading.Event(), []
 
-    def stuck(call: Call, root: str) -> SourceLines:
+    def stuck(call: Call, top: Top) -> SourceLines:
         begun.append(1)
         let_go.wait(30)
         return SourceLines([])
@@ -105,7 +106,7 @@ def test_sources_that_stay_stuck_do_not_pile_up_and_their_places_come_back(
 def test_a_call_that_is_cancelled_ends_at_once_and_so_do_its_sources(source_hub: SourceHub, tmp_path: Path) -> None:
     stop, ended, let_go = Stop(), threading.Event(), threading.Event()
 
-    def patient(call: Call, root: str) -> SourceLines:
+    def patient(call: Call, top: Top) -> SourceLines:
         stop.cancel()
         try:
             call.stop.wait(30)
@@ -114,7 +115,7 @@ def test_a_call_that_is_cancelled_ends_at_once_and_so_do_its_sources(source_hub:
         return SourceLines([])
 
     source_hub.source("patient", patient)
-    source_hub.source("deaf", lambda call, root: SourceLines([str(let_go.wait(30))]))
+    source_hub.source("deaf", lambda call, top: SourceLines([str(let_go.wait(30))]))
     began = time.monotonic()
     with pytest.raises(Cancelled):
         context_caller(source_hub.hub())(tmp_path, stop=stop)
@@ -126,7 +127,7 @@ def test_a_call_that_is_cancelled_ends_at_once_and_so_do_its_sources(source_hub:
 def test_sources_are_asked_side_by_side(source_hub: SourceHub, tmp_path: Path) -> None:
     meeting = threading.Barrier(4, timeout=10)
     for number in range(4):
-        source_hub.source(f"s{number}", lambda call, root: SourceLines([str(meeting.wait())]))
+        source_hub.source(f"s{number}", lambda call, top: SourceLines([str(meeting.wait())]))
     assert len(context_caller(source_hub.hub())(tmp_path)["sections"]) == 4
 
 
@@ -134,7 +135,7 @@ def test_some_sources_by_name_in_their_own_order_and_unknown_ones_refused(
     source_hub: SourceHub, tmp_path: Path
 ) -> None:
     for name in ("a", "b", "c"):
-        source_hub.source(name, lambda call, root: SourceLines(["x"]))
+        source_hub.source(name, lambda call, top: SourceLines(["x"]))
     ask = context_caller(source_hub.hub())
     body = ask(tmp_path, sources=["c", "a", "c"])
     assert [one["name"] for one in body["sections"]] == ["a", "c"] and body["missing"] == []
@@ -158,7 +159,7 @@ def text_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hub, li
     source_hub = SourceHub(tmp_path_factory.mktemp("told"))
     told: list[list[str]] = []
     for number in range(8):
-        source_hub.source(f"s{number}", lambda call, root, number=number: SourceLines(told[number], more=number))
+        source_hub.source(f"s{number}", lambda call, top, number=number: SourceLines(told[number], more=number))
     yield source_hub.hub(), told
     source_hub.hubs[0].close()
 

@@ -12,7 +12,7 @@ import pytest
 from crewhall.app import Hub, Origin
 from crewhall.errors import Cancelled, Failure, Forbidden, InvalidInput, InvalidState, NotFound, PathOutsideRoot
 from crewhall.identity import OPERATOR
-from crewhall.outside.repository_paths import identity_of
+from crewhall.outside.root_path import identity_of
 from crewhall.stop import Stop
 from tests.conftest import eventually
 from tests.outside.descendants import marked_environment

@@ -13,7 +13,7 @@ from crewhall import cache
 from crewhall.app import Hub, Origin
 from crewhall.errors import Forbidden, InvalidInput, NotFound, PathOutsideRoot
 from crewhall.identity import OPERATOR
-from crewhall.outside.repository_paths import identity_of
+from crewhall.outside.root_path import identity_of
 from crewhall.token_budget import cost
 from tests.outside.test_files import quick_place
 

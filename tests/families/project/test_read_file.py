@@ -13,7 +13,7 @@ from crewhall.app import Hub, Origin
 from crewhall.errors import Failure, Forbidden, InvalidInput, LimitExceeded, PathOutsideRoot
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
-from crewhall.outside.repository_paths import identity_of
+from crewhall.outside.root_path import identity_of
 from crewhall.token_budget import cost
 from tests.outside.test_files_races import keep_swapping
 

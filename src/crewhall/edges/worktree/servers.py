@@ -21,7 +21,7 @@ from crewhall.edges.worktree.server import WorktreeServer
 from crewhall.errors import Unavailable
 from crewhall.families.project.open_worktrees import LISTENER, Serving, note_served
 from crewhall.outside import tokens
-from crewhall.outside.repository_paths import identity_of
+from crewhall.outside.root_path import identity_of
 from crewhall.store.transaction import Row, Work
 
 log = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class WorktreeServers:
 
     def serving(self, worktree_id: str) -> Serving | None:
         server = self._running.get(worktree_id)
-        return None if server is None else Serving(server.port, server.clients)
+        return None if server is None else Serving(server.port, server.clients, server.identity)
 
     # In the loop
 

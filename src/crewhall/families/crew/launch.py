@@ -17,6 +17,7 @@ from crewhall.families.project.rules_file import refuse_secret
 from crewhall.identity import hash_of
 from crewhall.outside.clients.by_bridge import by_bridge
 from crewhall.outside.environment import program_environment
+from crewhall.outside.files import open_root
 from crewhall.outside.just import recipe_words, recipes
 from crewhall.outside.launch_spec import LaunchSpec, write_spec
 from crewhall.store.sql import text_of
@@ -123,10 +124,11 @@ def _setup_words(settings: Settings, row: InstanceRow) -> list[str] | None:
     if not name:
         return None
     try:
-        found = any(recipe.name == name and not recipe.needs for recipe in recipes(row["worktree"], check))
+        with open_root(row["worktree"]) as top:
+            found = any(recipe.name == name and not recipe.needs for recipe in recipes(top, check))
+            return recipe_words(top, name, check) if found else None
     except Failure:  # no justfile, or one that is broken: the program will see that itself
         return None
-    return recipe_words(row["worktree"], name, check) if found else None
 
 
 def first_message(row: InstanceRow, template: str | None) -> str:

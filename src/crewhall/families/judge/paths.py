@@ -7,20 +7,22 @@ The directory that a question is about, and the input files that the judge reads
 All is opened by the sandbox (outside/files.py); a path that leads out is refused, also one that a contract names.
 """
 
+import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from crewhall.app import Call
 from crewhall.errors import Failure, Forbidden, InvalidInput, LimitExceeded, NotFound, PathOutsideRoot
 from crewhall.families.judge.rules_prompt import InputFile
 from crewhall.families.project.open_worktrees import refuse_no_project, served_above
-from crewhall.families.project.root import root_of
+from crewhall.families.project.root import WorktreeRoot, open_root_of
 from crewhall.families.project.rules_file import refuse_secret_name, text_of
 from crewhall.outside.files import Found, Top, open_root, pieces
 from crewhall.outside.repository_paths import working_tree
+from crewhall.outside.root_path import Identity, identity_of, real_path
 from crewhall.paths import is_below
 
 DOCUMENT_BYTES = 256 * 1024  # of a contract, a proposal, a report, a rebuttal
@@ -38,17 +40,25 @@ WHOLE_BYTES = 64 * 1024 * 1024  # of a file that is looked through; a larger one
 class InputDirectory:
     """A root, the directory below it where relative paths begin, and the directory in which the CLI runs.
 
-    All input files must be in the latter. `is_clients`: relative paths begin where the client itself is.
+    All input files must be in the latter. `is_clients`: relative paths begin where the client itself is. `identity` is
+    which directory the root is: it is opened again and again, and never another.
     """
 
     root: str
     start: str = "."
     inside: str = "."
     is_clients: bool = False
+    identity: Identity | None = None
 
     @property
     def path(self) -> str:
         return os.path.normpath(os.path.join(self.root, self.inside))
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[Top]:
+        """The open root. Raises InvalidState when it is another directory by now, or gone."""
+        with open_root(self.root, self.identity) as top:
+            yield top
 
     def resolve(self, path: str) -> str:
         """A path as the sandbox takes it. Raises PathOutsideRoot for a path that begins with `~`."""
@@ -60,14 +70,14 @@ class InputDirectory:
 
     def below(self, call: Call, directory: str) -> "InputDirectory":
         """This directory, narrowed to one below it."""
-        with open_root(self.root) as top, top.directory(self.resolve(directory)) as target:
+        with self.open() as top, top.directory(self.resolve(directory)) as target:
             refuse_secret_name(target.path, call.settings["project.allow"])
             if not PLAIN.fullmatch(target.path):
                 raise InvalidInput(
                     f"'{target.path[:200]}' has other letters in its name than a-z, 0-9 and ._@+-",
                     hint="The CLI tells its model this name, so it may not be words. Name a directory above it.",
                 )
-            return InputDirectory(self.root, target.path, target.path)
+            return InputDirectory(self.root, target.path, target.path, identity=self.identity)
 
     def refuse_outside(self, file: Found, path: str) -> None:
         """Raise PathOutsideRoot for a file in the root that is outside the directory in which the CLI runs."""
@@ -89,19 +99,21 @@ def input_directory(call: Call, path: str) -> InputDirectory:
     root = _innermost_root(call, _resolve_parents(path))
     if root is None:
         raise PathOutsideRoot(path, hint=f"'{path[:200]}' is in no place that you may use. {NEARER}")
-    return InputDirectory(root)
+    return InputDirectory(root.path, identity=root.identity)
 
 
 def _client_directory(call: Call) -> InputDirectory:
     """The client's own directory, in its working tree."""
-    root = root_of(call)
-    directory = os.path.realpath(call.origin.directory or root)
+    with open_root_of(call) as top:
+        root, identity = top.root, top.opened.identity
+    directory = real_path(call.origin.directory or root)
     if not is_below(directory, root):
-        return InputDirectory(root)
-    return InputDirectory(root, os.path.relpath(directory, root), is_clients=call.origin.directory is not None)
+        return InputDirectory(root, identity=identity)
+    start = os.path.relpath(directory, root)
+    return InputDirectory(root, start, is_clients=call.origin.directory is not None, identity=identity)
 
 
-def _innermost_root(call: Call, path: str) -> str | None:
+def _innermost_root(call: Call, path: str) -> WorktreeRoot | None:
     """The innermost working tree that holds a path, of those on this node that the hall knows.
 
     A repository that an agent made known is not opened by that to one who is elsewhere.
@@ -110,23 +122,23 @@ def _innermost_root(call: Call, path: str) -> str | None:
     with call.look() as tx:
         known = tx.all("judge_roots", path=path, node=node, is_here=int(is_here))
         rows = [*known, served_above(tx, node, path)]
-    for one in sorted({str(row["path"]) for row in rows if row is not None}, key=len, reverse=True):
-        root = os.path.realpath(one)
-        if os.path.isdir(root) and working_tree(root) == root:
+    for root in sorted({str(row["path"]) for row in rows if row is not None}, key=len, reverse=True):
+        identity = identity_of(root)
+        if identity is not None and working_tree(root) == root:
             refuse_no_project(root, call.settings.home)
-            return root
+            return WorktreeRoot(root, identity)
     return None
 
 
 def _resolve_parents(path: str) -> str:
     """The path with the links before its last name resolved; the sandbox checks the result again."""
     above, name = os.path.split(os.path.normpath(path))
-    return os.path.join(os.path.realpath(above), name)
+    return os.path.join(real_path(above), name)
 
 
 def read(call: Call, directory: InputDirectory, path: str) -> InputFile:
     """A file that must be there and be text. Raises what the sandbox raises, Forbidden, LimitExceeded, InvalidInput."""
-    with open_root(directory.root) as top, top.file(directory.resolve(path)) as file:
+    with directory.open() as top, top.file(directory.resolve(path)) as file:
         refuse_secret_name(file.path, call.settings["project.allow"])
         data, digest = _content(call, file, DOCUMENT_BYTES)
     if data is None:
@@ -141,7 +153,7 @@ def input_files(call: Call, directory: InputDirectory, paths: Sequence[str], *, 
     """
     left = int(call.settings["judge.prompt_bytes"])
     files: list[InputFile] = []
-    with open_root(directory.root) as top:
+    with directory.open() as top:
         for path in dict.fromkeys(paths):
             files.append(_input_file(call, top, directory, path, left, may_be_gone))
             left -= len((files[-1].text or "").encode())

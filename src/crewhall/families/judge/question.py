@@ -22,6 +22,7 @@ from crewhall.families.judge.rules_prompt import InputFile, prompt_of
 from crewhall.families.project.hostile_git import GitSetup, run_git, setup_at
 from crewhall.families.project.rules_git import StatusEntry, status_in
 from crewhall.outside.claude import ClaudeReply, Cli, manner
+from crewhall.outside.files import Top
 from crewhall.store.transaction import Row
 
 # A repository's own settings may not make git look less closely.
@@ -113,12 +114,17 @@ class ReviewRun:
 def tree_at(call: Call, directory: InputDirectory) -> TreeState:
     """The tree as it is now. The judge's own reports don't count, wherever they are."""
     try:
-        setup = setup_at(call, directory.root)
-        status = status_in(run_git(call, setup, (*CLOSELY, *STATUS)))
-        is_blind = setup.off or _is_blind(run_git(call, setup, LS_FILES))
+        with directory.open() as root, root.hold() as top:
+            return _tree_state(call, top)
     except Failure:  # no git here, or one that can't be asked
         call.stop.check()
         return TreeState()
+
+
+def _tree_state(call: Call, top: Top) -> TreeState:
+    setup = setup_at(call, top)
+    status = status_in(run_git(call, setup, (*CLOSELY, *STATUS)))
+    is_blind = setup.off or _is_blind(run_git(call, setup, LS_FILES))
     entries = [entry for entry in status.entries if not OURS.search(entry.path)]
     if is_blind or len(entries) > CHANGED:
         return TreeState(status.head)

@@ -17,7 +17,6 @@ from crewhall.families.judge.family import REPORT_WRITES
 from crewhall.families.judge.paths import InputDirectory
 from crewhall.families.judge.rules_report import JSON, MD
 from crewhall.families.project.rules_file import refuse_secret_name
-from crewhall.outside.files import open_root
 from crewhall.outside.writing import make_directory, put, take_away
 
 
@@ -50,7 +49,7 @@ def report_directory(call: Call, directory: InputDirectory, report_dir: str) -> 
     Raises PathOutsideRoot, Forbidden for what is git's own, and what else the sandbox raises.
     """
     fit = partial(refuse_secret_name, allow=call.settings["project.allow"])
-    with open_root(directory.root) as top, make_directory(top, directory.resolve(report_dir), fit) as target:
+    with directory.open() as top, make_directory(top, directory.resolve(report_dir), fit) as target:
         return ReportDirectory(directory, report_dir, target.path)
 
 
@@ -79,7 +78,7 @@ def empty_during(call: Call, reports: ReportDirectory) -> Iterator[None]:
 
 def _clear(reports: ReportDirectory) -> bool:
     """Remove the report files; False when one of them can't be removed."""
-    with contextlib.suppress(Failure), open_root(reports.parent.root) as top, top.directory(reports.path) as directory:
+    with contextlib.suppress(Failure), reports.parent.open() as top, top.directory(reports.path) as directory:
         gone = [take_away(directory, name) for name in (MD, JSON)]
         return all(gone)
     return True
@@ -91,7 +90,7 @@ def write(call: Call, reports: ReportDirectory, files: Mapping[str, bytes]) -> s
     with writes.lock:
         writes.note_written(reports.absolute)
         try:
-            with open_root(reports.parent.root) as top, top.directory(reports.path) as directory:
+            with reports.parent.open() as top, top.directory(reports.path) as directory:
                 for name, data in files.items():
                     put(directory, name, data)
         except Failure as failure:

@@ -23,7 +23,7 @@ from crewhall.families.judge.report_store import find_cached, store
 from crewhall.families.judge.rules_report import report_files
 from crewhall.fence import visible
 from crewhall.outside.claude import ClaudeReply, Cli, ask, program
-from crewhall.outside.files import open_root, way_to
+from crewhall.outside.files import way_to
 from crewhall.stop import Stop
 
 PROGRESS_SECONDS = 5.0  # between two reports of progress
@@ -103,8 +103,9 @@ def _run(call: Call, make: Make, run: ReviewRun) -> ReviewRun:
 def _run_cli(call: Call, cli: Cli, question: MenuQuestion) -> ClaudeReply:
     """Run the CLI in the question's directory. Report files that the CLI itself writes, also late ones, are removed."""
     reports = nullcontext() if question.reports is None else empty_during(call, question.reports)
-    with reports, open_root(question.directory.root) as top, top.directory(question.directory.inside) as directory:
-        stop, where = ProgressStop(call, question.seconds), way_to(directory, question.directory.path)
+    inside, path = question.directory.inside, question.directory.path
+    with reports, question.directory.open() as root, root.hold() as top, top.directory(inside) as directory:
+        stop, where = ProgressStop(call, question.seconds), way_to(directory, path)
         return ask(cli, question.prompt, cwd=where, seconds=question.seconds, stop=stop)
 
 

@@ -18,7 +18,7 @@ from crewhall.errors import Failure, InvalidInput, TimedOut
 from crewhall.families.project.family import ANSWERS, project
 from crewhall.families.project.model_context import Missing, ProjectContext
 from crewhall.families.project.rules_context import SourceText, fit, plain, visible
-from crewhall.outside.files import open_root
+from crewhall.outside.files import Top
 from crewhall.stop import Part
 from crewhall.tool import Source, SourceLines
 
@@ -44,16 +44,14 @@ SLOTS = project.state(lambda _: threading.BoundedSemaphore(AT_ONCE))
 LATE = SourceResult(None, TOO_LONG)
 
 
-def context_of(call: Call, root: str, names: Sequence[str] | None, most: int) -> ProjectContext:
+def context_of(call: Call, top: Top, names: Sequence[str] | None, most: int) -> ProjectContext:
     """What there is to know about a worktree, in at most so many tokens.
 
-    Raises InvalidInput for an unknown source, InvalidState when the worktree is gone, and what stops the call.
+    Raises InvalidInput for an unknown source, and what stops the call.
     """
     sources = select_sources(call.hub.registry.sources, names)
-    with open_root(root):  # one that is gone is no worktree that has nothing to say
-        pass
     with call.state(ANSWERS).call_scope(call.id):
-        results = run_sources(call, root, sources)
+        results = run_sources(call, top, sources)
     texts, missing = [], []
     for source in sources:
         result = results.get(source.name, LATE)
@@ -62,7 +60,7 @@ def context_of(call: Call, root: str, names: Sequence[str] | None, most: int) ->
         else:
             lines, rest = tuple(map(plain, result.content.lines)), result.content.rest
             texts.append(SourceText(source.name, source.weight, lines, result.content.more, rest and plain(rest)))
-    return fit(visible(root), texts, missing, most)
+    return fit(visible(top.root), texts, missing, most)
 
 
 def select_sources(sources: Sequence[Source], names: Sequence[str] | None) -> list[Source]:
@@ -74,13 +72,13 @@ def select_sources(sources: Sequence[Source], names: Sequence[str] | None) -> li
     return [source for source in sources if names is None or source.name in names]
 
 
-def run_sources(call: Call, root: str, sources: Sequence[Source]) -> dict[str, SourceResult]:
+def run_sources(call: Call, top: Top, sources: Sequence[Source]) -> dict[str, SourceResult]:
     """Run the sources: their results by name, without those that did not finish in time."""
     part = Part(call.stop, SECONDS)
     waiting, finished = deque(sources), SimpleQueue[tuple[str, SourceResult]]()
     look = replace(call, stop=part)
     for _ in sources[:THREADS]:
-        threading.Thread(target=_run_waiting, args=(look, root, waiting, finished), name="source", daemon=True).start()
+        threading.Thread(target=_run_waiting, args=(look, top, waiting, finished), name="source", daemon=True).start()
     results: dict[str, SourceResult] = {}
     while len(results) < len(sources) and part.seconds_left:
         call.stop.check()
@@ -94,7 +92,7 @@ def run_sources(call: Call, root: str, sources: Sequence[Source]) -> dict[str, S
 
 
 def _run_waiting(
-    look: Call, root: str, waiting: deque[Source], finished: "SimpleQueue[tuple[str, SourceResult]]"
+    look: Call, top: Top, waiting: deque[Source], finished: "SimpleQueue[tuple[str, SourceResult]]"
 ) -> None:
     """In a thread: run one waiting source after the other, as long as there is time."""
     if not look.state(SLOTS).acquire(timeout=SECONDS):
@@ -102,16 +100,16 @@ def _run_waiting(
     try:
         while waiting and look.stop.seconds_left:
             source = waiting.popleft()
-            finished.put((source.name, _run_source(look, root, source)))
+            finished.put((source.name, _run_source(look, top, source)))
     except IndexError:  # another thread was quicker
         pass
     finally:
         look.state(SLOTS).release()
 
 
-def _run_source(look: Call, root: str, source: Source) -> SourceResult:
+def _run_source(look: Call, top: Top, source: Source) -> SourceResult:
     try:
-        return SourceResult(source.handler(look, root))
+        return SourceResult(source.handler(look, top))
     except TimedOut:
         return LATE
     except Failure as failure:

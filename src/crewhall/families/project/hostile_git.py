@@ -15,7 +15,7 @@ Asking git about a worktree that may have come from anywhere, so that none of wh
 
 Nobody but git reads its settings: `git config` answers under the very environment in which `git status` runs next, in
 every call. Filters that the person set up for all repositories, such as git-lfs, run as in their own `git status`.
-Objects that replace others don't count, so that a commit's id tells all that is behind it but grafts and shallow ends.
+Objects that replace others and grafts don't count, so a commit's id tells all that is behind it but a shallow end.
 """
 
 import hashlib
@@ -36,10 +36,11 @@ from crewhall.families.project.rules_config import (
     settings_in,
 )
 from crewhall.families.project.rules_git import GitStatus, StatusEntry, status_in
-from crewhall.outside.files import open_root
+from crewhall.outside.files import Top, open_root
 from crewhall.outside.git import git, refusal
 from crewhall.outside.hostile_repository import leads_to
 from crewhall.outside.repository_paths import place_of
+from crewhall.outside.root_path import real_path
 from crewhall.paths import is_below
 
 FILE_BYTES = 65_536
@@ -144,15 +145,15 @@ def layout_of(root: str) -> GitLayout:
     leads_on = _read(git_dir, "commondir") if git_dir else None
     if place is None or leads_on is None or not os.path.lexists(os.path.join(place.top, ".git")):
         raise InvalidState("this is no working tree of a git repository", hint="`git init` makes one.")
-    common = os.path.realpath(os.path.join(git_dir, leads_on.rstrip("\r\n")))
+    common = real_path(os.path.join(git_dir, leads_on.rstrip("\r\n")))
     prefix = os.path.join(os.path.relpath(root, place.top), "")
     return GitLayout(place.top, git_dir, common, "" if prefix == "./" else prefix)
 
 
-def status_of(call: Call, root: str) -> WorktreeStatus:
+def status_of(call: Call, top: Top) -> WorktreeStatus:
     """The worktree's status. Within one call git runs once, and every caller gets the same result."""
     return call.state(ANSWERS).make_once(
-        (call.id, "status", root), lambda: _read_status(call, setup_at(call, root)), call.stop
+        (call.id, "status", top.root), lambda: _read_status(call, setup_at(call, top)), call.stop
     )
 
 
@@ -165,12 +166,14 @@ def _read_status(call: Call, setup: GitSetup) -> WorktreeStatus:
     return WorktreeStatus(setup, status)
 
 
-def setup_at(call: Call, root: str) -> GitSetup:
-    """How to run git at a root; worked out once per call.
+def setup_at(call: Call, top: Top) -> GitSetup:
+    """How to run git at a root that is held; worked out once per call.
 
     Raises InvalidState when it is in no working tree, or in one of another repository's making.
     """
-    return call.state(ANSWERS).make_once((call.id, "setup", root), lambda: _setup(call, layout_of(root)), call.stop)
+    return call.state(ANSWERS).make_once(
+        (call.id, "setup", top.root), lambda: _setup(call, layout_of(top.root)), call.stop
+    )
 
 
 def _setup(call: Call, layout: GitLayout) -> GitSetup:
@@ -200,7 +203,7 @@ def _refuse_links(layout: GitLayout, names: Sequence[str]) -> None:
     for directory in {layout.git_dir, layout.common}:
         for name in names:
             path = os.path.join(directory, name)
-            target = os.path.realpath(path)
+            target = real_path(path)
             if not any(is_below(target, own) for own in (layout.top, layout.git_dir, layout.common)):
                 raise InvalidState(f"a link leads elsewhere: {path}", hint="Put a file of its own there.")
 
@@ -216,7 +219,7 @@ def _refuse_foreign(layout: GitLayout, settings: Sequence[GitSetting]) -> None:
         back, command = own_value(settings, "core.worktree"), "git config core.worktree"
         back = None if back is None else os.path.join(back, ".git")
     named = os.path.join(layout.git_dir, (back or "").rstrip("\r\n"))
-    if os.path.basename(named) != ".git" or os.path.realpath(os.path.dirname(named)) != layout.top:
+    if os.path.basename(named) != ".git" or real_path(os.path.dirname(named)) != layout.top:
         raise InvalidState(
             f"its repository does not name this as its working tree (`{command}` mends that): {layout.git_dir}",
             hint="If it is yours, mend it; if not, remove the `.git` that leads there.",

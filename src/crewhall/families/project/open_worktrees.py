@@ -16,6 +16,7 @@ from typing import Protocol
 from crewhall.errors import InvalidInput
 from crewhall.families.project.family import project
 from crewhall.identity import new_id
+from crewhall.outside.root_path import Identity
 from crewhall.paths import is_below
 from crewhall.store.transaction import Look, Row, Tx
 
@@ -24,10 +25,11 @@ KERNEL = ("/proc", "/sys", "/dev")  # what looks like files there is none
 
 @dataclass(frozen=True)
 class Serving:
-    """A server that listens: its port, and how many clients it has seen at once in the last minute."""
+    """A server that listens: its port, how many clients it has seen at once in the last minute, and its directory."""
 
     port: int
     clients: int
+    identity: Identity | None = None
 
 
 class Servers(Protocol):

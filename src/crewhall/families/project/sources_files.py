@@ -11,7 +11,7 @@ from crewhall.app import Call
 from crewhall.errors import Failure, NotFound
 from crewhall.families.project.family import project
 from crewhall.families.project.rules_file import Text, refuse_secret_name, refuse_secret_text, text_of
-from crewhall.outside.files import Found, Top, open_root
+from crewhall.outside.files import Found, Top
 from crewhall.tool import SourceLines
 
 HEAD_BYTES = 256 * 1024  # of a file that are looked at
@@ -68,21 +68,21 @@ class FileHead:
 
 
 @project.source("instructions", priority=60, weight=12)
-def instructions(call: Call, root: str) -> SourceLines:
+def instructions(call: Call, top: Top) -> SourceLines:
     """What the project tells agents to do, by the names and first lines of such files."""
-    return _join_heads(_heads(call, root, INSTRUCTIONS, lines=60), "no AGENTS.md, CLAUDE.md or the like")
+    return _join_heads(_heads(call, top, INSTRUCTIONS, lines=60), "no AGENTS.md, CLAUDE.md or the like")
 
 
 @project.source("readme", priority=70, weight=12)
-def readme(call: Call, root: str) -> SourceLines:
+def readme(call: Call, top: Top) -> SourceLines:
     """The README from its beginning; the plainest name comes first if there are several."""
-    return _join_heads(_heads(call, root, READMES, lines=300)[:1], "no README")
+    return _join_heads(_heads(call, top, READMES, lines=300)[:1], "no README")
 
 
 @project.source("manifests", priority=100, weight=10)
-def manifests(call: Call, root: str) -> SourceLines:
+def manifests(call: Call, top: Top) -> SourceLines:
     """The beginnings of what says how the project is built, and what it needs."""
-    return _join_heads(_heads(call, root, MANIFESTS, lines=60), "no pyproject.toml, package.json, Makefile or the like")
+    return _join_heads(_heads(call, top, MANIFESTS, lines=60), "no pyproject.toml, package.json, Makefile or the like")
 
 
 def _join_heads(heads: Sequence[FileHead], none: str) -> SourceLines:
@@ -97,13 +97,12 @@ def _join_heads(heads: Sequence[FileHead], none: str) -> SourceLines:
     return SourceLines(lines, sum(head.more for head in heads), ", ".join(unread) or None)
 
 
-def _heads(call: Call, root: str, names: Sequence[str], lines: int) -> list[FileHead]:
+def _heads(call: Call, top: Top, names: Sequence[str], lines: int) -> list[FileHead]:
     """The beginnings of the files of these names, in any case, that are there and may be read."""
-    with open_root(root) as top:
-        with top.directory(".") as directory:
-            there = {name.lower(): name for name in sorted(os.listdir(directory.descriptor), reverse=True)}
-        wanted = [there.get(name, name) for name in names if name in there or "/" in name]
-        heads = [_head(top, name, lines, call.settings["project.allow"]) for name in wanted]
+    with top.directory(".") as directory:
+        there = {name.lower(): name for name in sorted(os.listdir(directory.descriptor), reverse=True)}
+    wanted = [there.get(name, name) for name in names if name in there or "/" in name]
+    heads = [_head(top, name, lines, call.settings["project.allow"]) for name in wanted]
     return [head for head in heads if head is not None]
 
 

@@ -15,7 +15,7 @@ from crewhall.families.project.family import ANSWERS, project
 from crewhall.families.project.hostile_git import GitSetup, WorktreeStatus, layout_of, run_git, setup_at, status_of
 from crewhall.families.project.rules_git import StatusEntry, changed_files_in, diff_lines, head_lines, tally
 from crewhall.families.project.rules_tree import Tree, apply_changes, tree_lines, tree_of
-from crewhall.outside.files import open_root
+from crewhall.outside.files import Top
 from crewhall.tool import SourceLines
 
 ENTRIES, COMMITS = 400, 20
@@ -38,35 +38,37 @@ LOG = (
 
 
 @project.source("git", priority=10, weight=10)
-def git(call: Call, root: str) -> SourceLines:
+def git(call: Call, top: Top) -> SourceLines:
     """Branch, upstream, what is going on, and every path that is not as in the last commit."""
-    worktree = status_of(call, root)
+    worktree = status_of(call, top)
     lines = head_lines(worktree.status) + worktree.layout.operations() + worktree.notes()
     entries = [entry.line for entry in worktree.status.entries]
     return SourceLines([*lines, tally(worktree.status), *entries[:ENTRIES]], max(0, len(entries) - ENTRIES))
 
 
 @project.source("changes", priority=40, weight=10)
-def changes(call: Call, root: str) -> SourceLines:
+def changes(call: Call, top: Top) -> SourceLines:
     """How many lines of which files are changed and not committed, staged ones and others."""
-    worktree = status_of(call, root)
+    worktree = status_of(call, top)
     entries = worktree.status.of("staged", "changed", "conflicted")
     if not entries:
         raise InvalidState("no file that git knows is changed", hint="The section git shows untracked files.")
     lines = call.state(ANSWERS).get_or_make(
-        (root, "changes"), _mark(worktree, entries), lambda: list(_diffs(call, worktree))
+        (top.root, "changes"), _mark(worktree, entries, top.proof), lambda: list(_diffs(call, worktree))
     )
     return SourceLines(lines[:ENTRIES], max(0, len(lines) - ENTRIES))
 
 
-def _mark(worktree: WorktreeStatus, entries: list[StatusEntry]) -> Hashable:
+def _mark(worktree: WorktreeStatus, entries: list[StatusEntry], proof: Hashable) -> Hashable:
     """What the diffs depend on; None when that can't be told."""
     if len(entries) > MARKED:
         return None
     files = [worktree.layout.index, *worktree.setup.attribute_files(entries)]
     marks = mark([*files, *(worktree.layout.path(entry.path) for entry in entries)])
     return (
-        None if marks is None else (worktree.status.head, worktree.setup.settings, tuple(entries), tuple(files), marks)
+        None
+        if marks is None
+        else (worktree.status.head, worktree.setup.settings, tuple(entries), tuple(files), marks, proof)
     )
 
 
@@ -81,37 +83,39 @@ def _diffs(call: Call, worktree: WorktreeStatus) -> Iterator[str]:
 
 
 @project.source("commits", priority=50, weight=8)
-def commits(call: Call, root: str) -> SourceLines:
+def commits(call: Call, top: Top) -> SourceLines:
     """The last commits: id, date, author, subject."""
-    setup, name, cache = setup_at(call, root), (root, "commits"), call.state(ANSWERS)
+    setup, name, cache = setup_at(call, top), (top.root, "commits"), call.state(ANSWERS)
     layout = setup.layout
-    ends = mark([os.path.join(layout.common, *names) for names in (["shallow"], ["info", "grafts"])])
+    ends = mark([os.path.join(layout.common, "shallow")])
     if cache.has(name):  # without an older answer it is not worth to wait for the status, which tells HEAD
-        lines = cache.get(name, (status_of(call, root).status.head, setup.settings, ends))
+        lines = cache.get(name, (status_of(call, top).status.head, setup.settings, ends, top.proof))
         if lines is not None:
             return SourceLines(lines)
     out = run_git(call, setup, [*LOG, "--format=%H %h %cs %an: %s", "--", *layout.below])
-    status_of(call, root)  # it refuses a branch that is another repository's
+    status_of(call, top)  # it refuses a branch that is another repository's
     records = [record.split(" ", 1) for record in os.fsdecode(out).split("\0") if record]
     if not records:
         raise InvalidState("no commit has touched this directory", hint="Its repository may have others.")
     lines = [line for _, line in records]
     # Of a part of the repository the first commit is not HEAD.
-    cache.put(name, None if ends is None or layout.prefix else (records[0][0], setup.settings, ends), lines)
+    cache.put(name, None if ends is None or layout.prefix else (records[0][0], setup.settings, ends, top.proof), lines)
     return SourceLines(lines)
 
 
 @project.source("tree", priority=80, weight=15)
-def tree(call: Call, root: str) -> SourceLines:
+def tree(call: Call, top: Top) -> SourceLines:
     """Directories with how many files are in them, and names of files; without what git ignores."""
     try:
-        layout = layout_of(root)
+        layout = layout_of(top.root)
+        index = mark([layout.index])
+        depends = None if index is None else (index, top.proof)
         known = call.state(ANSWERS).get_or_make(
-            (root, "tree"), mark([layout.index]), lambda: _tracked_tree(call, setup_at(call, root))
+            (top.root, "tree"), depends, lambda: _tracked_tree(call, setup_at(call, top))
         )
-        entries = status_of(call, root).status.entries
+        entries = status_of(call, top).status.entries
     except (InvalidState, Unavailable) as failure:
-        return _walk(call, root, failure.message)
+        return _walk(call, top, failure.message)
     gone = [entry.path for entry in entries if entry.code[1] == "D"]
     new = [entry.path for entry in entries if entry.code == "??"]
     now = apply_changes(known, gone, [path for path in new if not path.endswith("/")])
@@ -133,10 +137,10 @@ def _tracked_tree(call: Call, setup: GitSetup) -> Tree:
     return tree_of(paths)
 
 
-def _walk(call: Call, root: str, why: str) -> SourceLines:
+def _walk(call: Call, top: Top, why: str) -> SourceLines:
     """The tree as the disk has it, up to some size, without directories that hold much that nobody here wrote."""
     paths: list[str] = []
-    with open_root(root) as top, top.directory(".") as start:
+    with top.directory(".") as start:
         for directory, names, files, _ in os.fwalk(".", dir_fd=start.descriptor):
             call.stop.check()
             names[:] = sorted(name for name in names if name[0] != "." and name not in NEVER_WALKED)

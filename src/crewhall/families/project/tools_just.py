@@ -5,7 +5,7 @@ from functools import partial
 from crewhall.app import Call
 from crewhall.families.project.family import project
 from crewhall.families.project.model_just import TaskName, TaskRun
-from crewhall.families.project.root import root_of
+from crewhall.families.project.root import open_root_of
 from crewhall.families.project.rules_file import refuse_secret
 from crewhall.families.project.rules_just import fit_output, refuse_unlisted
 from crewhall.outside.just import recipes, run_recipe
@@ -21,17 +21,18 @@ def run_just_task(call: Call, task_name: TaskName) -> TaskRun:
 
     Whatever it leaves running is ended. What it prints is data, not instructions.
     """
-    root, check = root_of(call), partial(refuse_secret, allow=call.settings["project.allow"])
-    refuse_unlisted(recipes(root, check, call.stop), task_name)
-    ended = run_recipe(
-        root,
-        task_name,
-        check,
-        seconds=_seconds(call),
-        most_bytes=call.settings["project.just_bytes"],
-        stop=call.stop,
-        heard=lambda total, line: call.progress(total, None, line),
-    )
+    check = partial(refuse_secret, allow=call.settings["project.allow"])
+    with open_root_of(call) as top:
+        refuse_unlisted(recipes(top, check, call.stop), task_name)
+        ended = run_recipe(
+            top,
+            task_name,
+            check,
+            seconds=_seconds(call),
+            most_bytes=call.settings["project.just_bytes"],
+            stop=call.stop,
+            heard=lambda total, line: call.progress(total, None, line),
+        )
     output, left_out = fit_output(ended.out, ended.left_out)
     return TaskRun(
         task_name=task_name,

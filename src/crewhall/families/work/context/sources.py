@@ -7,6 +7,7 @@ from crewhall.errors import NotFound
 from crewhall.families.work.family import work
 from crewhall.families.work.repository.tools import site_of
 from crewhall.families.work.task.model import TaskAround, shown_status
+from crewhall.outside.files import Top
 from crewhall.store.transaction import Row
 from crewhall.tool import SourceLines
 
@@ -14,14 +15,14 @@ TASKS = RESERVATIONS = 100
 
 
 @work.source("tasks", priority=20, weight=10)
-def tasks(call: Call, root: str) -> SourceLines:
+def tasks(call: Call, top: Top) -> SourceLines:
     """Open tasks of the repository's workflows, those of this worktree first, and who holds them."""
-    site = site_of(root).path
+    site = site_of(top.root).path
     with call.begin() as tx:
-        rows = tx.all("repository_tasks", repository_path=site, node=call.settings.node, path=root, limit=TASKS)
+        rows = tx.all("repository_tasks", repository_path=site, node=call.settings.node, path=top.root, limit=TASKS)
     if not rows:
         raise NotFound("the hall has no open task for this repository", hint="workflow_create begins one.")
-    return SourceLines([_task(row, root) for row in rows], rows[0]["total"] - len(rows))
+    return SourceLines([_task(row, top.root) for row in rows], rows[0]["total"] - len(rows))
 
 
 def _task(row: TaskAround, root: str) -> str:
@@ -33,9 +34,9 @@ def _task(row: TaskAround, root: str) -> str:
 
 
 @work.source("reservations", priority=30, weight=5)
-def reservations(call: Call, root: str) -> SourceLines:
+def reservations(call: Call, top: Top) -> SourceLines:
     """Files of the repository that agents are about to change."""
-    chosen = {"repository_path": site_of(root).path, "agent_id": None, "now": call.now}
+    chosen = {"repository_path": site_of(top.root).path, "agent_id": None, "now": call.now}
     with call.begin() as tx:
         rows = tx.all("reservations", limit=RESERVATIONS, offset=0, **chosen)
         total = tx.value("reservations_count", **chosen)
