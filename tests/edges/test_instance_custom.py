@@ -4,9 +4,11 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -247,6 +249,74 @@ def of_terminal(site: Site, session: str) -> list[str]:
     shown += [["list-panes", "-t", session, "-F", "#{pane_start_command} #{pane_title} #{pane_current_command}"]]
     words = ["tmux", "-L", site.tmux.name]
     return [subprocess.run([*words, *one], capture_output=True, text=True, check=False).stdout for one in shown]
+
+
+# What another user sees: all that can be read of files and of processes, and which sockets can be connected to.
+SPY = r"""
+import json, os, socket, stat, sys
+def names(top):
+    for directory, below, files in os.walk(top):
+        yield from (os.path.join(directory, name) for name in below + files)
+def read(path):
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            return file.read(1 << 24).decode("latin-1")
+    except OSError:
+        return ""
+def connects(path):
+    try:
+        socket.socket(socket.AF_UNIX).connect(path)
+        return True
+    except OSError:
+        return False
+paths = [path for top in sys.argv[1:] for path in names(top)]
+facts = ("environ", "cmdline", "maps", "cwd/.git", "root/etc/shadow", "mem", "fd/0", "fd/1", "io", "task")
+paths += [f"/proc/{pid}/{fact}" for pid in os.listdir("/proc") if pid.isdigit() for fact in facts]
+print(json.dumps({"read": {path: text for path in paths if (text := read(path))},
+                  "sockets": [path for path in paths if connects(path)],
+                  "write": [path for path in paths if os.access(path, os.W_OK)]}))
+"""
+
+
+@pytest.mark.skipif(
+    os.getuid() != 0 or not Path("/usr/bin/python3").exists(), reason="only root can run a process as another user"
+)
+def test_another_user_learns_no_token_and_reaches_no_terminal() -> None:
+    directory = Path(tempfile.mkdtemp(prefix="crewhall-spied-"))
+    directory.chmod(0o755)
+    before = os.umask(0o022)
+    try:
+        with make_site(directory) as site:
+            name = site.start("spied")
+            site.connected(name)
+            tree = Path(site.ask("instance_get", id=name)["worktree"])
+            place = run_directory(site.program.settings, name)
+            secrets = [site.token, *tokens_in(place.mcp_config), "terminal of nobody's"]
+            site.runs(name, "echo 'terminal of nobody'\"'\"s > /dev/tty")
+            tops = [
+                str(directory),
+                f"/tmp/tmux-{os.getuid()}",
+                f"/proc/{place.read('started.json')['pid']}/fd",
+                "/dev/pts",
+            ]
+            words = ["/usr/bin/python3", "-I", "-c", SPY, *tops]
+            done = subprocess.run(
+                words, user=65534, group=65534, extra_groups=[], capture_output=True, timeout=40, check=True
+            )
+            found = json.loads(done.stdout)
+            assert [path for path in found["read"] if path.startswith(f"{tree}/")], (
+                "it was looked for in the right place"
+            )
+            assert [path for path, text in found["read"].items() if any(one in text for one in secrets)] == []
+            home = str(site.program.home)  # which the test made open to all, with its config.toml
+            reached = {path for path in (*found["read"], *found["sockets"]) if path.startswith(home)}
+            assert reached <= {f"{home}/config.toml"} and place.prompt.is_file()
+            assert [path for path in found["sockets"] if "tmux" in path] == []
+            assert [path for path in found["write"] if path.startswith((str(directory), "/dev/pts/"))] == []
+            site.ask("instance_abandon", id=name)
+    finally:
+        os.umask(before)
+        shutil.rmtree(directory)
 
 
 @pytest.mark.timeout(90)

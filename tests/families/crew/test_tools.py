@@ -167,6 +167,24 @@ def test_of_stop_and_abandon_at_once_one_wins(site: Site) -> None:
     assert now in found and found.count("INVALID_STATE") <= 1 and not site.tmux.panes()
 
 
+@pytest.mark.parametrize("tool", ["instance_abandon"])
+def test_no_message_is_taken_for_an_instance_that_is_being_ended(
+    make_site: Callable[..., Site], tmp_path: Path, tool: str
+) -> None:
+    """It would be told as queued, and lost with the instance."""
+    words = ["sh", "-c", f"trap '' TERM HUP; echo > {tmp_path}/ready; while :; do sleep 0.05; done"]
+    site = make_site(crew__runtimes={"custom": {"command": words}})
+    name = site.start()
+    eventually((tmp_path / "ready").exists)
+    with ThreadPoolExecutor(1) as threads:
+        ended = threads.submit(site.call, tool, id=name)
+        eventually(lambda: sql(site.hub, "SELECT kind FROM operation"))
+        refused = site.refusal("instance_send", id=name, text="hello")
+        assert ended.result(30)
+    assert refused.code == "INVALID_STATE" and f"in the middle of {tool.replace('_', ' ')}" in refused.message
+    assert sql(site.hub, "SELECT id FROM instance_message") == []
+
+
 def test_a_dead_instance_can_be_restarted(site: Site) -> None:
     name = site.start("end 3")
     eventually(lambda: site.state(name)["name"] == "ended")

@@ -50,6 +50,7 @@ from crewhall.families.crew.site import Terminals, attach_command, left_program,
 from crewhall.families.crew.state import observe
 from crewhall.families.crew.steps import (
     ABANDONING,
+    ENDING,
     RESTARTING,
     STARTING,
     STOPPING,
@@ -290,10 +291,12 @@ def instance_send(call: Call, id: InstanceId, text: MessageText) -> MessageQueue
     reached so gets it in its inbox in the hall.
     """
     refuse_unproven(call)
-    row = find_instance(call, id)
-    refuse_status(id, row["status"], LIVE, "sent messages")
-    by_inbox = has_inbox_only(call.settings, row)
+    by_inbox = has_inbox_only(call.settings, find_instance(call, id))
     with call.begin() as tx:
+        row = locked_row(tx, id)
+        under_way = {one["kind"] for one in tx.all("operations_on", subject=id)}
+        refuse_busy(id, [kind.name for kind in (STOPPING, ABANDONING, ENDING) if kind.name in under_way])
+        refuse_status(id, row["status"], LIVE, "sent messages")
         message_id = queue_message(tx, row, call.actor.id, text, inbox_only=by_inbox)
     how: DeliveredBy | None = "inbox" if by_inbox else None
     return MessageQueued(message_id=message_id, instance_id=id, delivered=by_inbox, delivered_by=how)
