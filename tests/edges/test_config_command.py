@@ -23,6 +23,7 @@ from tests.conftest import Live, eventually
 from tests.edges.interfaces import CREWHALL, announce
 from tests.edges.prefork import Done
 from tests.edges.program import PASSED_ON
+from tests.families.work.claims import rows
 from tests.outside.repos import git, make_repository
 
 ROOT = Path(__file__).parents[2]
@@ -438,6 +439,21 @@ def test_anothers_token_is_not_taken_for_ones_own(user: UserHome) -> None:
     assert "2 agents are named 'eve': ag_" in user.config("--client cursor --agent eve --write", exit_code=5).err
     gone = user.config("--client cursor --remove")
     assert "still counts" in gone.err
+
+
+def test_no_agent_gets_hold_of_a_token_by_calling_itself_what_the_operator_will_say(user: UserHome) -> None:
+    eve = user.hall("agent_token_create", name="eve")
+    given = {"name": "boss", "runtime": "codex"}
+    body, succeeded = call_here(load(os.environ), "agent_register", given, eve["token"])
+    assert succeeded and body["name"] == "eve"
+    user.config("--client cursor --agent boss --role coordinator --write")
+    assert user.agents() == [("eve", "worker", "codex"), ("boss", "coordinator", "custom")]
+    for name in ("operator", "ag_boss", eve["agent_id"].replace("_", "\uff3f")):
+        assert "reads like" in user.config(f"--client cursor --agent {name} --write", exit_code=2).err
+    database = str(load(os.environ).home / "hall.db")
+    rows(database, f"UPDATE agent SET name = '{eve['agent_id']}' WHERE name = 'boss'")  # as older hubs let it be
+    done = user.config(f"--client cursor --agent {eve['agent_id']} --write")
+    assert f"cursor is agent {eve['agent_id']} there" in done.err.lower()
 
 
 def test_a_token_stays_out_of_what_is_committed(user: UserHome, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from crewhall import config
-from crewhall.errors import Failure
+from crewhall.errors import Failure, InvalidState
 from crewhall.identity import Credentials
 from tests.conftest import eventually
 from tests.families.crew.conftest import Site
@@ -53,6 +53,8 @@ def test_an_instance_is_known_by_its_token_until_it_is_stopped(site: Site) -> No
     assert servers["crewhall"]["env"]["CREWHALL_TOKEN"] == token
     written = [site.place(name).path / one for one in ("launch.json", "mcp.json", "prompt.md")]
     assert {path.stat().st_mode & 0o777 for path in written} == {0o600}
+    with pytest.raises(InvalidState, match=f"is instance {name}"):
+        site.call("agent_token_create", agent_id=agent["id"])
     site.call("instance_stop", id=name)
     with pytest.raises(Failure, match="wrong, expired or revoked"):
         site.hub.identify(Credentials(token=token))

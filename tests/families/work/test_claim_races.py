@@ -87,7 +87,7 @@ def claiming(hub: Hub, task: str, agent: str) -> Step:
 def test_a_worker_abandons_no_workflow_in_which_another_claims_at_that_moment(hubs: list[Hub], database: str) -> None:
     agents = [Agent(hub, name) for hub, name in zip(hubs, ("ada", "bob", "eve"), strict=True)]
     met: Counter[tuple[bool, bool]] = Counter()
-    for _ in range(size(6, 400)):
+    for _ in range(size(6, 2000)):
         work = job(hubs[0], "one", "two")
         pairs = zip(agents[:2], work.tasks.values(), strict=True)
         claims = [partial(agent.call, "task_claim", task_id=task) for agent, task in pairs]

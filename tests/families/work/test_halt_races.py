@@ -14,7 +14,7 @@ from tests.conftest import Agent, Clock
 from tests.families.work.claims import Job, ask, assert_claims_agree, job
 from tests.sizes import size
 
-ROUNDS = size(4, 150)
+ROUNDS = size(4, 1000)
 MOST = 400  # calls of one worker, who ends when the halt refuses it
 TASKS = ("one", "two", "three", "four")
 # What a worker may hear, before the halt and of it.

@@ -188,11 +188,22 @@ def test_a_token_makes_its_holder_that_agent_and_no_other(hub: Hub, operator: As
     assert operator("agent_get", id=bob.id)["status"] == "offline"
 
 
-def test_registering_with_a_token_updates_that_agent_and_never_its_role(hub: Hub, operator: Ask) -> None:
+def test_registering_with_a_token_updates_that_agent_and_never_its_name_or_role(hub: Hub, operator: Ask) -> None:
     ada = Agent(hub, "ada")
-    made = ada.call("agent_register", name="Ada", runtime="gemini", role="coordinator")
-    assert made == {"id": ada.id, "name": "Ada", "status": "online", "role": "worker"}
-    assert operator("agent_list")["total"] == 1
+    for name in ("Boss", "operator", "ag_000000000000"):
+        made = ada.call("agent_register", name=name, runtime="gemini", role="coordinator")
+        assert made == {"id": ada.id, "name": "ada", "status": "online", "role": "worker"}
+    (agent,) = operator("agent_list")["agents"]
+    assert (agent["name"], agent["role"], agent["runtime"]) == ("ada", "worker", "gemini")
+
+
+def test_no_agent_is_made_with_a_name_of_the_halls_own(operator: Ask) -> None:
+    for name in ("operator", "Hall", "\u043eperator", "ag_000000000000"):
+        for tool, more in (("agent_register", {"runtime": "codex"}), ("agent_token_create", {})):
+            with pytest.raises(InvalidInput, match="reads like") as refused:
+                operator(tool, name=name, **more)
+            assert "Choose another name" in refused.value.hint
+    assert operator("agent_list")["total"] == 0
 
 
 def test_an_agent_cannot_make_or_revoke_tokens(hub: Hub) -> None:

@@ -26,7 +26,8 @@ def grant(hall: Hall, name: str, role: str | None, runtime: str, held: str | Non
 
     The hall keeps hashes alone: a token can be shown once, so one that a file holds is kept.
     """
-    named = [agent for agent in _agents(hall) if name in (agent["id"], agent["name"])]
+    known = list(_agents(hall))
+    named = [agent for agent in known if agent["id"] == name] or [agent for agent in known if agent["name"] == name]
     if len(named) > 1:
         ids = ", ".join(agent["id"] for agent in named)
         raise Conflict(f"{len(named)} agents are named '{name}': {ids}", hint="Name one by its id: --agent ag_…")

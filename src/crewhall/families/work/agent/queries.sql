@@ -19,7 +19,7 @@ VALUES (:id, :name, :runtime, :role, :type, :status, :capabilities, :workspace_p
 -- name: agent_introduce
 -- An agent that was known by its token says who it is.
 UPDATE agent
-   SET name = :name, runtime = :runtime,
+   SET runtime = :runtime,
        status = CASE WHEN EXISTS (SELECT 1 FROM task WHERE claimed_by = agent.id) THEN 'busy' ELSE 'online' END,
        last_heartbeat_at = NULL, lease_until = :until, disconnected_since = NULL,
        has_left = 0, bridge = COALESCE(CAST(:bridge AS text), bridge), updated_at = :now,
@@ -66,6 +66,10 @@ SELECT count(*) AS total
 -- name: agent_named
 -- The agent that has had this name the longest.
 SELECT id FROM agent WHERE name = :name ORDER BY created_at, id LIMIT 1;
+
+-- name: instance_of
+-- The instance that an agent is.
+SELECT id FROM instance WHERE agent_id = :agent_id LIMIT 1;
 
 -- name: agent_ids
 -- Ids of the agents whose id or name begins so, the newest first, and how many there are in all.

@@ -10,7 +10,7 @@ import json
 from crewhall.app import Call
 from crewhall.bounded import Limit, Offset, json_text, page
 from crewhall.declaration import KEEP
-from crewhall.errors import Conflict, InvalidInput
+from crewhall.errors import Conflict, InvalidInput, InvalidState
 from crewhall.families.work.agent.model import (
     Agent,
     AgentIntroduced,
@@ -30,6 +30,7 @@ from crewhall.families.work.agent.model import (
 )
 from crewhall.families.work.agent.record import insert_agent
 from crewhall.families.work.agent.rules import METADATA_BYTES, status_after_beat
+from crewhall.families.work.agent.rules_name import refuse_reserved_name
 from crewhall.families.work.claim.leases import lease_from, lease_ms, put_all_back
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get, get_locked
@@ -51,7 +52,7 @@ def agent_register(
 ) -> AgentRegistered:
     """Join the hall: call this once when you start, and keep the id it returns.
 
-    With an agent's own token it updates that agent, whose role stays what the operator gave it.
+    With an agent's own token it updates that agent, whose name and role stay what the operator gave it.
     """
     fields = {
         "name": name,
@@ -60,6 +61,8 @@ def agent_register(
         "workspace_path": workspace_path,
         "metadata": None if metadata is None else json_text("metadata", metadata, METADATA_BYTES),
     }
+    if call.actor.kind != "agent":
+        refuse_reserved_name(name)
     with call.begin() as tx:
         if call.actor.kind == "agent":
             before = get_locked(tx, "agent", call.actor.id)
@@ -200,6 +203,8 @@ def agent_token_create(
         raise InvalidInput(
             "role, type and runtime are for a new agent", hint="An agent that is there keeps those it was made with."
         )
+    if name is not None:
+        refuse_reserved_name(name)
     with call.begin() as tx:
         if agent_id is None:
             _refuse_taken(tx, name)
@@ -208,9 +213,20 @@ def agent_token_create(
             row = insert_agent(call, tx, fields, role or "worker", type, "offline")
         else:
             row = get(tx, "agent", agent_id)
+            _refuse_instance(tx, agent_id)
         token = make_token(tx, "agent", row["name"], call.now, agent_id=row["id"])
         tx.event("agent.token_made", row["id"])
     return AgentToken(agent_id=row["id"], role=row["role"], token=token)
+
+
+def _refuse_instance(tx: Tx, agent_id: str) -> None:
+    """Raise InvalidState for an instance's agent: nobody else is to act as it."""
+    instance = tx.one("instance_of", agent_id=agent_id)
+    if instance is not None:
+        raise InvalidState(
+            f"agent {agent_id} is instance {instance['id']}, and the hall alone makes its token",
+            hint="Choose another name: that makes an agent of its own.",
+        )
 
 
 def _refuse_taken(tx: Tx, name: str | None) -> None:
