@@ -21,8 +21,10 @@ GAP = " […] "  # in a text that is cut in the middle
 CARGO_BYTES = 64_000  # of an object that the hall keeps
 
 ItemT = TypeVar("ItemT", bound=BaseModel)
+WordT = TypeVar("WordT", bound=str)
 Limit = Annotated[int, Field(ge=1, le=500, description="How many at the most.")]
 Offset = Annotated[int, Field(ge=0, le=1_000_000_000, description="How many to pass over.")]
+AnyOf = Annotated[list[WordT], Field(max_length=20)]  # words of which a filter takes any
 Cut = dict[str, int]  # how many characters of which field were left out; of a list, how many items
 
 

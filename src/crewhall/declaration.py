@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
-from pydantic_core import ErrorDetails
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError, create_model, model_validator
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError
 
 from crewhall.errors import InvalidInput
 from crewhall.spelling import AT_THE_END, did_you_mean
 
 BRANCHES = ("str", "dict[str,any]")  # what the parser calls the sides of `str | dict`, which no caller wrote
 PROBLEMS = 5  # of wrong arguments that an answer names
+COUNTED = 1000  # problems that are looked at one by one; each costs memory
+SPARE = 10  # fields too many that are each named
 WORD = 80  # letters of a stranger's word that an answer repeats
 Handler = Callable[..., Any]
 LARGE = 100_000  # above it a maximum is what a database holds, and tells a caller nothing
@@ -55,6 +57,40 @@ class Suggest:
     query: str
 
 
+def _fail_fast(node: Any) -> Any:
+    """The same schema, in which no list or mapping is read on after its first wrong item."""
+    if isinstance(node, list | tuple):
+        return type(node)(_fail_fast(item) for item in node)
+    if not isinstance(node, dict):
+        return node
+    node = {key: _fail_fast(value) for key, value in node.items()}
+    return node | {"fail_fast": True} if node.get("type") in ("list", "dict") else node
+
+
+class InputModel(BaseModel):
+    """Base of objects that callers pass, the arguments of a tool among them: typed strictly, no other fields.
+
+    A list is not read on after its first wrong item, and an object with far more fields than it has is not read at
+    all: each wrong one would be a problem of its own, and a request may have a million.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_crowd(cls, given: Any) -> Any:
+        most = len(cls.model_fields)
+        if isinstance(given, dict) and len(given) > most + SPARE:
+            count = {"count": len(given), "most": most}
+            raise PydanticCustomError("crowd", "{count} fields, and it has {most}", count)
+        return given
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema: CoreSchema = _fail_fast(handler(source))
+        return schema
+
+
 class Declaration:
     """What tools and prompts have in common: a name, a typed function, and the arguments that it takes."""
 
@@ -78,13 +114,14 @@ class Declaration:
         return brief
 
     def parse(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments that were given, typed. Raises InvalidInput that names what is wrong, the first few of it."""
+        """The arguments that were given, typed. Raises InvalidInput that names what is wrong, the first few of it.
+
+        Of a list it names the first wrong item.
+        """
         try:
             model = self.arguments.model_validate(arguments)
         except ValidationError as error:
-            problems = [self._problem(detail) for detail in error.errors(include_url=False)[:PROBLEMS]]
-            more = [f"and {error.error_count() - PROBLEMS} more"] if error.error_count() > PROBLEMS else []
-            raise InvalidInput("; ".join(problems + more), hint=self._usage()) from None
+            raise InvalidInput(self._problems(error), hint=self._usage()) from None
         return {name: getattr(model, name) for name in model.model_fields_set}
 
     def suggestions(self, argument: str) -> tuple[list[str], str | None]:
@@ -93,6 +130,13 @@ class Declaration:
         parts = list(_parts(hints.get(argument)))  # the handler has none for what the door adds
         words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
         return words, next((part.query for part in parts if isinstance(part, Suggest)), None)
+
+    def _problems(self, error: ValidationError) -> str:
+        count = error.error_count()
+        if count > COUNTED:
+            return f"{count} parts of the arguments are wrong"
+        problems = [self._problem(detail) for detail in error.errors(include_url=False, include_input=False)[:PROBLEMS]]
+        return "; ".join([*problems, f"and {count - PROBLEMS} more"] if count > PROBLEMS else problems)
 
     def _problem(self, detail: ErrorDetails) -> str:
         place = ".".join(str(part)[:WORD] for part in detail["loc"] if part not in BRANCHES)
@@ -103,6 +147,8 @@ class Declaration:
             return f"missing argument '{place}'"
         if detail["type"] in ("model_type", "dict_type"):
             return f"argument '{place}': input should be an object"
+        if not place:
+            return f"{detail['ctx']['count']} arguments, and {self.name} takes {detail['ctx']['most']}"
         words = detail["msg"].removeprefix("Value error, ")
         return f"argument '{place}': {words[:1].lower()}{words[1:500]}"
 
@@ -136,8 +182,7 @@ def arguments_model(name: str, handler: Handler, **added: Any) -> tuple[type[Bas
         if any(isinstance(extra, ActingAgent) for extra in getattr(hint, "__metadata__", ())):
             acting, hint, default = parameter.name, hint | None, None
         fields[parameter.name] = (hint, Field(default_factory=Keep) if default is KEEP else default)
-    config = ConfigDict(extra="forbid", strict=True)
-    return create_model(f"{name}arguments_model", __config__=config, **fields, **added), acting
+    return create_model(f"{name}arguments_model", __base__=InputModel, **fields, **added), acting
 
 
 def _parts(hint: Any) -> Iterator[Any]:

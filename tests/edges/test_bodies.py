@@ -192,6 +192,37 @@ def test_a_message_that_is_no_json_rpc_is_told_what_it_lacks(
     assert_alive(live)
 
 
+CROWD = {str(number): {} for number in range(1001)}
+CROWDS: list[tuple[str, dict[str, Any]]] = [
+    ("message", CROWD),
+    ("params", {"params": CROWD}),
+    ("arguments", {"params": {"name": "agent_get", "arguments": CROWD}}),
+    ("_meta", {"params": {"_meta": CROWD}}),
+    ("experimental", {"params": {"capabilities": {"experimental": CROWD}}}),
+]
+
+
+@pytest.mark.parametrize("version", ERAS)
+@pytest.mark.parametrize(("name", "change"), CROWDS)
+def test_an_object_that_would_take_long_to_read_is_refused_unread(
+    live: Live, name: str, change: dict[str, Any], version: str
+) -> None:
+    count = 1005 if name == "message" else 1001
+    refused_envelope(live.url + "/mcp", change, 7, f'"{name}" has {count} fields, and at most 1000 are read.', version)
+
+
+def test_what_is_in_an_argument_may_have_as_many_fields_as_it_likes(live: Live) -> None:
+    for version in ERAS:
+        arguments = {"id": "ms_none", "mark_read": CROWD}
+        answer = post(
+            live,
+            "/mcp",
+            json.dumps(called(version, arguments, "message_get")),
+            mcp_headers(version, tool="message_get"),
+        )
+        assert "mark_read" in result(answer)["message"]
+
+
 @pytest.mark.parametrize("version", ERAS)
 def test_a_batch_is_refused_and_none_of_it_is_done(live: Live, version: str) -> None:
     message = called(version, {"name": "a", "runtime": "codex"}, "agent_register")

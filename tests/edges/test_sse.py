@@ -54,6 +54,8 @@ def test_what_is_no_message_is_answered_on_the_stream(live: Live) -> None:
     assert old.next_answer()["error"]["code"] == -32700
     old.post({"jsonrpc": "2.0", "id": 4})
     assert old.next_answer()["error"]["code"] == -32600
+    old.post({"jsonrpc": "2.0", "id": 4, "method": "ping", "params": dict.fromkeys(map(str, range(1001)))})
+    assert old.next_answer()["error"]["message"] == '"params" has 1001 fields, and at most 1000 are read'
     assert old.post(b"x" * 5_000_000).status_code == 413
     old.post(b'{"jsonrpc": "2.0",\n "id": 5,\r\n "method": "ping"}')
     assert old.next_answer() == {"jsonrpc": "2.0", "id": 5, "result": {}}

@@ -17,6 +17,8 @@ from starlette.types import Message, Receive, Scope
 
 from crewhall.edges.bridge.jsonrpc import is_id
 
+MOST_FIELDS = 1000  # of an object that the SDK reads field by field; it takes its time, and nothing else runs then
+
 
 async def read_body(scope: Scope, receive: Receive) -> tuple[bytes, Receive]:
     """A request's body, and a `receive` that gives it again. Raises ClientDisconnect."""
@@ -49,9 +51,23 @@ def _problem_of(message: Any) -> str | None:
         return "The body is a batch" if isinstance(message, list) else "The body is no JSON object"
     if message.get("jsonrpc") != "2.0":
         return 'The message lacks "jsonrpc": "2.0"'
+    if crowded := problem_of_size(message):
+        return crowded
     if "method" in message:
         return _problem_of_call(message, message["method"])
     return None if _is_response(message) else 'The message has no "method", "result" or "error" that can be read'
+
+
+def problem_of_size(message: dict[str, Any]) -> str | None:
+    """Why the SDK should not read this: an object with too many fields. What is in a tool's arguments is the tool's."""
+    level: list[tuple[str, Any]] = [("message", message)]
+    for _ in range(4):
+        for name, one in level:
+            if len(one) > MOST_FIELDS:
+                return f'"{name}" has {len(one)} fields, and at most {MOST_FIELDS} are read'
+        parts = (one.items() for name, one in level if name != "arguments")
+        level = [(name, value) for part in parts for name, value in part if isinstance(value, dict)]
+    return None
 
 
 def _problem_of_call(message: dict[str, Any], method: Any) -> str | None:

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from crewhall.edges.bridge.jsonrpc import is_id, refusal
 from crewhall.edges.mcp.caller import Caller
+from crewhall.edges.mcp.envelope import problem_of_size
 from crewhall.edges.mcp.server import McpEdge
 from crewhall.errors import Failure, LimitExceeded
 
@@ -77,6 +78,8 @@ class Conversation:
             return
         if not isinstance(message, dict) or ("id" in message and not is_id(message["id"])):
             await self._refuse(None, INVALID_REQUEST, NO_MESSAGE)
+        elif problem := problem_of_size(message):
+            await self._refuse(message.get("id"), INVALID_REQUEST, problem)
         elif "id" in message and isinstance(message.get("method"), str):
             await self._request(message, len(line))
         else:

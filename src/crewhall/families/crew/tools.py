@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, Offset, page
+from crewhall.bounded import AnyOf, Limit, Offset, page
 from crewhall.config import Settings
 from crewhall.errors import Forbidden, InvalidInput, NotFound
 from crewhall.families.crew.base import choose_base
@@ -230,7 +230,7 @@ def _to_instance(call: Call, row: InstanceRow, terminals: Terminals, **more: Any
 @crew.tool("instance_list", ours=True, pace="long", profiles=("coordinator",), resources=("crewhall://instances",))
 def instance_list(
     call: Call,
-    status: list[Status] | None = None,
+    status: AnyOf[Status] | None = None,
     type: AgentType | None = None,
     repository_path: Path | None = None,
     limit: Limit = 50,

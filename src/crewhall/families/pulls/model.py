@@ -11,9 +11,10 @@ import base64
 import binascii
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from crewhall.bounded import take_fitting
+from crewhall.declaration import InputModel
 from crewhall.errors import InvalidInput
 from crewhall.families.pulls.rules_status import checks_state
 from crewhall.outside.hosting.model import Check, FileChange, Pull, PullDetail, PullFile, PullReview
@@ -49,10 +50,8 @@ Title = Annotated[str, Field(min_length=1, max_length=250), AfterValidator(_one_
 Body = Annotated[str, Field(max_length=60_000, description="What the pull is for, in Markdown.")]
 
 
-class FileIn(BaseModel):
+class FileIn(InputModel):
     """A file of a pull."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     path: Annotated[str, Field(min_length=1, max_length=4096, description="From the repository's top.")]
     content: Annotated[str | None, Field(description="The whole file as it is to be; not for delete.")] = None

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Literal, TypedDict
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from crewhall.declaration import InputModel
 from crewhall.families.crew.model import Status
 from crewhall.families.work.workflow.model import Reviewer
 from crewhall.tool import Result
@@ -101,10 +102,8 @@ class MentionRow(TypedDict):
     is_blocking: int
 
 
-class ItemGiven(BaseModel):
+class ItemGiven(InputModel):
     """An item as a reviewer gives it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     text: Annotated[str, Field(min_length=1, max_length=4_000)]
     file: Annotated[str, Field(max_length=1_000)] | None = None
@@ -121,10 +120,8 @@ ResolvedItems = Annotated[
 ]
 
 
-class ItemAnswer(BaseModel):
+class ItemAnswer(InputModel):
     """What a coder says of an item that a reviewer raised."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     item_id: ItemId
     state: ItemClaim
@@ -153,10 +150,8 @@ class IssueRow(TypedDict):
     created_at: int
 
 
-class IssueGiven(BaseModel):
+class IssueGiven(InputModel):
     """An issue as a planner gives it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     title: Annotated[str, Field(min_length=1, max_length=250)]
     body: Annotated[str, Field(max_length=60_000)] = ""

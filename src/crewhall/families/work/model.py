@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_core import to_json
 
 from crewhall.declaration import ActingAgent, Suggest
@@ -36,12 +36,6 @@ Files = Annotated[list[Path], Field(max_length=500)]
 Words = Annotated[list[Word], Field(max_length=50)]
 Cargo = dict[str, Any]
 PageCursor = Annotated[str, Field(min_length=1, max_length=200, description="next_cursor of the page before.")]
-
-
-class InputModel(BaseModel):
-    """Base of objects that callers pass: typed strictly, no other fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 def _none_is_empty(value: Any) -> Any:

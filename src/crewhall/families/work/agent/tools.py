@@ -8,7 +8,7 @@ Agents: who is in the hall (seed 003, agent management).
 import json
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, Offset, json_text, page
+from crewhall.bounded import AnyOf, Limit, Offset, json_text, page
 from crewhall.declaration import KEEP
 from crewhall.errors import Conflict, InvalidInput, InvalidState
 from crewhall.families.work.agent.model import (
@@ -146,7 +146,7 @@ LISTED_BYTES = 17_000  # of an agent in a list
 )
 def agent_list(
     call: Call,
-    status: list[AgentStatus] | None = None,
+    status: AnyOf[AgentStatus] | None = None,
     role: Role | None = None,
     runtime: Runtime | None = None,
     limit: Limit = 50,

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, json_text, take_fitting
+from crewhall.bounded import AnyOf, Limit, json_text, take_fitting
 from crewhall.families.work.checkpoint.model import Checkpoint, CheckpointAdded, Checkpoints, CheckpointType
 from crewhall.families.work.checkpoint.record import add_checkpoint
 from crewhall.families.work.claim.leases import task_to_write, writer
@@ -52,7 +52,7 @@ def checkpoint_add(
 def checkpoint_list(
     call: Call,
     task_id: TaskId,
-    type: list[CheckpointType] | None = None,
+    type: AnyOf[CheckpointType] | None = None,
     since_sequence: Annotated[int, Field(ge=0, le=2**31 - 1, description="Those after this number alone.")] = 0,
     limit: Limit = 100,
 ) -> Checkpoints:

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from crewhall.bounded import Cut
+from crewhall.declaration import InputModel
 from crewhall.families.work.checkpoint.model import Checkpoint
-from crewhall.families.work.model import Cargo, InputModel
+from crewhall.families.work.model import Cargo
 from crewhall.families.work.task.model import TaskStatus
 from crewhall.families.work.workflow.model import SourceType, WorkflowStatus
 from crewhall.tool import Result

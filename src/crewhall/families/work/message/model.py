@@ -12,10 +12,10 @@ The words of messages, and the shapes that their tools return.
 
 from typing import Annotated, Any, Literal, TypedDict
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from crewhall.bounded import Cut
-from crewhall.declaration import Suggest
+from crewhall.declaration import InputModel, Suggest
 from crewhall.families.work.agent.model import LiveStatus, Role, Runtime
 from crewhall.tool import Result
 
@@ -72,10 +72,9 @@ class MessageRow(TypedDict):
     letters: int
 
 
-class RecipientFilter(BaseModel):
+class RecipientFilter(InputModel):
     """Which agents a broadcast reaches; what is left out does not matter."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
     role: Role | None = None
     status: LiveStatus | None = None
     runtime: Runtime | None = None

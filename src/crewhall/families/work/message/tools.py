@@ -9,7 +9,7 @@ import json
 from typing import Any, Literal
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, take_fitting
+from crewhall.bounded import AnyOf, Limit, take_fitting
 from crewhall.errors import NotFound
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get, no_such
@@ -168,8 +168,8 @@ def message_list(
     call: Call,
     agent_id: Me,
     status: ListedStatus | None = None,
-    message_type: list[MessageType] | None = None,
-    priority: list[Priority] | None = None,
+    message_type: AnyOf[MessageType] | None = None,
+    priority: AnyOf[Priority] | None = None,
     workflow_id: WorkflowId | None = None,
     thread_id: ThreadId | None = None,
     limit: Limit = 20,
@@ -268,7 +268,7 @@ def _change(call: Call, ids: list[str], status: Literal["read", "archived"]) -> 
 
 
 @work.tool("message_count_unread", profiles=("coordinator",))
-def message_count_unread(call: Call, agent_id: Me, priority: list[Priority] | None = None) -> UnreadCount:
+def message_count_unread(call: Call, agent_id: Me, priority: AnyOf[Priority] | None = None) -> UnreadCount:
     """How many unread messages are in your inbox, by priority; cheap enough to ask often."""
     with call.begin() as tx:
         inbox.refuse_unknown(tx, agent_id)

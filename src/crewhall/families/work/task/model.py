@@ -6,8 +6,9 @@ from pydantic import BaseModel, Field
 from pydantic_core import from_json
 
 from crewhall.bounded import LIST_TEXT_BYTES, WHOLE_BYTES, Cut, cut
+from crewhall.declaration import InputModel
 from crewhall.families.work.checkpoint.model import Checkpoint
-from crewhall.families.work.model import Cargo, Files, IfAny, InputModel, Name, Short, Text, Word, Words
+from crewhall.families.work.model import Cargo, Files, IfAny, Name, Short, Text, Word, Words
 from crewhall.tool import Result
 
 StoredStatus = Literal["pending", "planning", "in_progress", "paused", "completed", "failed", "skipped"]

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import LIST_BYTES, WHOLE_BYTES, Limit, Offset, json_text, page, take_fitting
+from crewhall.bounded import LIST_BYTES, WHOLE_BYTES, AnyOf, Limit, Offset, json_text, page, take_fitting
 from crewhall.errors import InvalidState, InvalidTransition
 from crewhall.families.work.checkpoint.model import Checkpoint
 from crewhall.families.work.checkpoint.record import add_checkpoint
@@ -74,7 +74,7 @@ def _newest_checkpoints(tx: Tx, task_id: str, limit: int) -> list[Checkpoint]:
 def task_list(
     call: Call,
     workflow_id: WorkflowId,
-    status: list[TaskStatus] | None = None,
+    status: AnyOf[TaskStatus] | None = None,
     claimed_by: AgentId | None = None,
     limit: Limit = 100,
     cursor: PageCursor | None = None,

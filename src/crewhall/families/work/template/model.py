@@ -13,8 +13,8 @@ from pydantic import Field
 from pydantic_core import from_json
 
 from crewhall.bounded import LIST_TEXT_BYTES, Cut, cut, take_fitting
-from crewhall.declaration import Suggest
-from crewhall.families.work.model import InputModel, Short, Text
+from crewhall.declaration import InputModel, Suggest
+from crewhall.families.work.model import Short, Text
 from crewhall.families.work.task.model import Complexity, PlannedTask
 from crewhall.store.transaction import Row
 from crewhall.tool import Result
@@ -26,6 +26,7 @@ LISTED_BYTES, SHORT_BYTES = 2_000, 200  # in a list: of a template's variables, 
 
 TemplateRef = Annotated[str, Suggest("template_ids"), Field(max_length=100)]
 Value = Annotated[str, Field(max_length=VALUE_LETTERS)]
+Values = Annotated[dict[str, Value], Field(max_length=MOST_VARIABLES, description="A text for each {{word}}.")]
 About = Annotated[str, Field(max_length=10_000)]
 
 

@@ -30,7 +30,7 @@ from crewhall.families.work.template.model import (
     Templates,
     TemplateSummary,
     TemplateVariable,
-    Value,
+    Values,
 )
 from crewhall.families.work.template.rules import (
     MOST_BYTES,
@@ -164,7 +164,7 @@ def template_apply(
     call: Call,
     template_id: TemplateRef,
     workflow_name: Name,
-    variables: Annotated[dict[str, Value], Field(description="A text for each {{word}}.")] | None = None,
+    variables: Values | None = None,
     repository_path: Path | None = None,
     max_parallel_tasks: Annotated[int, Field(ge=1, le=1000)] | None = None,
     auto_create_workspaces: bool | None = None,

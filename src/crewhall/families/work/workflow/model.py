@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal, TypedDict
 from pydantic import Field
 
 from crewhall.bounded import WHOLE_BYTES, Cut, cut
-from crewhall.families.work.model import Cargo, IfAny, InputModel, Short, Text
+from crewhall.declaration import InputModel
+from crewhall.families.work.model import Cargo, IfAny, Short, Text
 from crewhall.families.work.task.model import PlannedTask, Task, TaskStatus, TaskSummary
 from crewhall.tool import Result
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, Offset, page
+from crewhall.bounded import AnyOf, Limit, Offset, page
 from crewhall.errors import InvalidState, NotFound
 from crewhall.families.work.claim.leases import put_back, settle_agent
 from crewhall.families.work.family import work
@@ -122,7 +122,7 @@ def workflow_get(
 def workflow_list(
     call: Call,
     repository_path: Path | None = None,
-    status: list[WorkflowStatus] | None = None,
+    status: AnyOf[WorkflowStatus] | None = None,
     halted_by: Annotated[Pauser, Field(description="Only those that this one has paused.")] | None = None,
     limit: Limit = 20,
     offset: Offset = 0,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, Offset, page
+from crewhall.bounded import AnyOf, Limit, Offset, page
 from crewhall.errors import InvalidInput, NotFound
 from crewhall.families.work.claim.leases import task_to_write
 from crewhall.families.work.claim.model import Epoch
@@ -92,7 +92,7 @@ def _get_locked(tx: Tx, workspace_id: str) -> WorkspaceRow:
 def workspace_list(
     call: Call,
     workflow_id: WorkflowId,
-    status: list[WorkspaceStatus] | None = None,
+    status: AnyOf[WorkspaceStatus] | None = None,
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> Workspaces:
