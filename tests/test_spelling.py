@@ -1,6 +1,6 @@
 """Suggestions for a misspelt name."""
 
-from crewhall.spelling import AT_THE_END, did_you_mean
+from crewhall.spelling import AT_THE_END, LONGEST, did_you_mean
 
 
 def test_the_nearest_name_is_suggested_and_no_far_one() -> None:
@@ -13,6 +13,11 @@ def test_several_names_are_suggested_if_there_is_room() -> None:
     assert did_you_mean("task_ge", ["task_get", "task_set", "x"], "Did you mean {}?", most=2, cutoff=0.5) == (
         "Did you mean task_get, task_set?"
     )
+
+
+def test_a_name_that_is_too_long_to_be_a_misspelt_one_is_not_compared() -> None:
+    assert did_you_mean("a" * LONGEST, ["a" * 101])
+    assert did_you_mean("a" * (LONGEST + 1), ["a" * 102]) == ""
 
 
 def test_braces_in_a_name_are_only_characters() -> None:

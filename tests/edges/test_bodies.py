@@ -192,7 +192,7 @@ def test_a_message_that_is_no_json_rpc_is_told_what_it_lacks(
     assert_alive(live)
 
 
-CROWD = {str(number): {} for number in range(1001)}
+CROWD: dict[str, Any] = {str(number): {} for number in range(1001)}
 CROWDS: list[tuple[str, dict[str, Any]]] = [
     ("message", CROWD),
     ("params", {"params": CROWD}),

@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx2
 
+from crewhall.edges.mcp.subscriptions import MOST_ADDRESSES
 from crewhall.identity import OPERATOR
 from tests.conftest import Live, eventually
 from tests.edges.forked_bridge import ForkedBridge
@@ -122,6 +123,17 @@ def test_inboxes_lists_of_a_workflow_and_its_progress_are_told_and_no_others(ser
     assert_told(whole, "checkpoint_add", task_id=ours["a"], type="decision", summary="so be it")
     assert_told(of_workflow, "workflow_update_status", id=one, status="paused")
     client.close()
+
+
+def test_a_stream_listens_to_so_many_addresses_and_no_more(serve: Serve) -> None:
+    live = serve()
+    listen(live, *["crewhall://agents"] * MOST_ADDRESSES).close()
+    message = {"jsonrpc": "2.0", "id": 5, "method": "subscriptions/listen"}
+    wanted = {"resourceSubscriptions": ["crewhall://agents"] * (MOST_ADDRESSES + 1)}
+    message |= {"params": {"notifications": wanted, "_meta": META}}
+    headers = mcp_headers(MODERN, "subscriptions/listen")
+    answer = httpx2.post(f"{live.url}/mcp", json=message, headers=headers, timeout=30)
+    assert "501 addresses, and a stream listens to 500" in answer.text and '"INVALID_INPUT"' in answer.text
 
 
 def test_what_is_never_told_is_not_acknowledged_and_no_list_is_said_to_change(serve: Serve) -> None:

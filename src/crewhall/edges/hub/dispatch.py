@@ -23,6 +23,7 @@ from crewhall.tool import Tool
 log = logging.getLogger(__name__)
 ResultT = TypeVar("ResultT")
 STUCK_SECONDS = 3.0
+FLAT = 20  # arguments without parts, which take no time to look at
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
@@ -47,6 +48,10 @@ def call(hub: Hub, name: str, arguments: Mapping[str, Any], actor: Actor, **more
             hint="It may have happened: look before you repeat it. The hub's log has the details; please report them.",
         )
         return CallResult(internal.body(name), internal)
+
+
+def _is_flat(arguments: Mapping[str, Any]) -> bool:
+    return len(arguments) <= FLAT and not any(isinstance(one, list | dict) for one in arguments.values())
 
 
 def _stuck() -> TimedOut:
@@ -83,7 +88,7 @@ class Dispatcher:
             leaving = Unavailable("this hub is stopping", hint="Try again in a moment.")
             return CallResult(leaving.body(name), leaving)
         tool = tool or self.hub.registry.find(name)
-        if tool.pace == "quick" and self.hub.store.is_local:
+        if tool.pace == "quick" and self.hub.store.is_local and _is_flat(arguments):
             return call(self.hub, name, arguments, actor, edge=edge, origin=origin, tool=tool)
         seconds = self.hub.seconds_for(tool)
         stop = Stop(seconds)

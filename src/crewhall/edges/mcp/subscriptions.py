@@ -8,8 +8,11 @@ from mcp.server.subscriptions import ListenHandler, ResourceUpdated, ServerEvent
 from mcp_types import SubscriptionFilter, SubscriptionsListenRequestParams, SubscriptionsListenResult
 
 from crewhall.edges.http.feed import Feed, FeedEvent
-from crewhall.edges.mcp.resources import addresses, is_told
+from crewhall.edges.mcp.resources import addresses, is_told, protocol_error
+from crewhall.errors import InvalidInput
 from crewhall.tool import Registry
+
+MOST_ADDRESSES = 500  # that a stream listens to; each is compared with all resources
 
 
 class Listening:
@@ -20,6 +23,7 @@ class Listening:
         self._registry = registry
         self._handler = ListenHandler(self)
         self.streams = 0
+        self._touched: tuple[list[FeedEvent], list[str]] = ([], [])
 
     async def __call__(
         self, ctx: ServerRequestContext[Any], params: SubscriptionsListenRequestParams
@@ -34,6 +38,12 @@ class Listening:
     def _without_untold(self, params: SubscriptionsListenRequestParams) -> SubscriptionsListenRequestParams:
         """The same for what is told alone, which the acknowledgement lists; no list changes while a hub runs."""
         wanted = params.notifications.resource_subscriptions or []
+        if len(wanted) > MOST_ADDRESSES:
+            many = InvalidInput(
+                f"{len(wanted)} addresses, and a stream listens to {MOST_ADDRESSES}",
+                hint="Listen to fewer, such as a workflow instead of its tasks, or to all events by the WebSocket.",
+            )
+            raise protocol_error(many, many.body())
         told = [address for address in wanted if is_told(self._registry, address)]
         return params.model_copy(update={"notifications": SubscriptionFilter(resource_subscriptions=told)})
 
@@ -41,13 +51,19 @@ class Listening:
         """The SDK's bus: tell a stream which resources each batch of events touched, each once."""
 
         def tell(events: list[FeedEvent]) -> None:
-            touched: set[str] = set()
-            for event in events:
-                touched |= addresses(self._registry, event.what, event.subject, event.owners)
-            for uri in sorted(touched):
+            for uri in self._addresses(events):
                 listener(ResourceUpdated(uri=uri))
 
         return self._feed.listen(tell)
+
+    def _addresses(self, events: list[FeedEvent]) -> list[str]:
+        """The resources that these events touch, found once for all streams."""
+        if self._touched[0] is not events:
+            touched: set[str] = set()
+            for event in events:
+                touched |= addresses(self._registry, event.what, event.subject, event.owners)
+            self._touched = events, sorted(touched)
+        return self._touched[1]
 
     async def publish(self, event: ServerEvent) -> None:
         """Nothing is published beside the log."""
