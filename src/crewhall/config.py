@@ -235,6 +235,7 @@ SETTINGS = (
     Setting("judge.at_once", 2, "Runs of the CLI at once in a hub; the others wait in line.", count),
     Setting("judge.prompt_bytes", 400_000, "Bytes of files that a prompt holds; the rest is named, to be read.", count),
     Setting("judge.skip_permissions", False, "Run the CLI with --dangerously-skip-permissions, all tools.", switch),
+    Setting("programs.variables", (), "More of the hub's variables for recipes, instances and the CLI.", words),
     Setting("agent.max", 1000, "Agents that may be in the hall at once, offline ones not counted.", number),
 )  # fmt: skip
 
@@ -322,15 +323,3 @@ def _from_file(path: Path) -> dict[str, Any]:
 def from_environment(flags: Mapping[str, Any] | None = None) -> Settings:
     """The settings of this process: its flags, its environment."""
     return load(os.environ, flags)
-
-
-def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for other programs: without the hall's settings and without secrets.
-
-    A hub that a bridge started has the environment of that bridge's client, and its recipes serve other clients too.
-    """
-    return {
-        name: value
-        for name, value in environ.items()
-        if not name.startswith(OWN_PREFIXES) and name not in CLIENT_VARIABLES and not SECRET_VARIABLE.search(name)
-    }

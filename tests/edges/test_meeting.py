@@ -102,6 +102,7 @@ def test_a_hub_gets_nothing_that_is_one_clients_alone() -> None:
     mine = {"PATH": "/bin", "CREWHALL_HOME": "/h", "ANTHROPIC_API_KEY": "k"}
     theirs = {"GITHUB_TOKEN": "t", "CREWHALL_TOKEN": "t", "CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "s"}
     theirs |= {"CREWHALL_PULLS_GITHUB_URL": "u", "CREWHALL_PULLS_ALLOW": "*", "CREWHALL_PULLS_DRY_RUN": "1"}
+    theirs |= {"CREWHALL_PROGRAMS_VARIABLES": "*"}
     theirs |= {"CREWHALL_JUDGE_COMMAND": "evil", "CREWHALL_JUDGE_SKIP_PERMISSIONS": "1"}
     assert hub_environment(mine | theirs) == mine
     assert hub_environment(mine | {"CLAUDE_CONFIG_DIR": "/c"}) == mine | {"CLAUDE_CONFIG_DIR": "/c"}

@@ -12,7 +12,7 @@ Alive = Callable[[], list[str]]
 @contextmanager
 def marked_environment() -> Iterator[tuple[dict[str, str], Alive]]:
     """An environment, and the command lines of the processes that run with it now."""
-    name = f"TEST_{secrets.token_hex(8)}"
+    name = f"XDG_TEST_{secrets.token_hex(8)}"  # every program of the hall's gets what begins so
 
     def alive() -> list[str]:
         return [

@@ -17,6 +17,7 @@ from crewhall.outside.claude import (
     ClaudeReply,
     Cli,
     Usage,
+    _hide_secrets,
     ask,
     manner,
     program,
@@ -212,6 +213,7 @@ NEVER += [
     "AZURE_CLIENT_SECRET",
 ]
 NEVER += ["CLAUDECODE", "CLAUDE_PROJECT_DIR", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_EXTRA_BODY", "CLAUDEOPS_TIER"]
+NEVER += ["STRIPE_KEY", "SMTP_PASS", "DATABASE_URL", "SSH_AUTH_SOCK", "JWT", "SENTRY_DSN", "EDITOR", "MYSQL_PWD"]
 NEVER += ["BUN_OPTIONS", "NODE_OPTIONS", "GOOGLE_APPLICATION_CREDENTIALS"]
 ALWAYS = ["PATH", "HOME", "LANG", "HTTPS_PROXY", "NO_PROXY", "CLAUDE_CONFIG_DIR", "ANTHROPIC_API_KEY", "SSL_CERT_FILE"]
 ALWAYS += ["ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN", "NODE_EXTRA_CA_CERTS"]
@@ -220,6 +222,14 @@ ALWAYS += ["ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKE
 def test_the_environment_has_what_it_logs_in_by_and_no_secret_of_others() -> None:
     environ = dict.fromkeys([*NEVER, *ALWAYS], "/x")
     assert surroundings(environ) == dict.fromkeys(ALWAYS, "/x")
+    named = ("STRIPE_KEY", "DB_*", "NODE_OPTIONS")
+    assert surroundings(environ, named) == dict.fromkeys([*ALWAYS, "STRIPE_KEY", "DB_PASSWORD"], "/x")
+
+
+def test_it_reaches_its_model_by_a_proxy_that_has_a_password() -> None:
+    proxy = {"HTTPS_PROXY": "http://ada:pw-of-the-proxy@proxy:3128", "https_proxy": "http://ada:pw@proxy:3128"}
+    assert surroundings(proxy | {"PATH": "/x"}) == proxy | {"PATH": "/x"}
+    assert b"pw-of" not in _hide_secrets(b"no way to http://ada:pw-of-the-proxy@proxy:3128", proxy)
 
 
 @pytest.mark.parametrize(

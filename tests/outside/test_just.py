@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -50,9 +51,9 @@ def list_recipes(root: Path) -> list[Recipe]:
         return recipes(top, check)
 
 
-def run_one(root: Path, name: str) -> Ended:
+def run_one(root: Path, name: str, variables: Sequence[str] = ()) -> Ended:
     with open_root(str(root)) as top:
-        return run_recipe(top, name, check, seconds=20, most_bytes=100_000)
+        return run_recipe(top, name, check, seconds=20, most_bytes=100_000, variables=variables)
 
 
 MENU = """
@@ -345,11 +346,16 @@ def test_a_recipe_gets_the_project_s_variables_and_not_the_hall_s(root: Path, mo
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("JUST_DRY_RUN", "true")
     monkeypatch.setenv("SHOP_COLOUR", "red")
+    monkeypatch.setenv("SHOP_PASS", "blue")
     write(root / ".env", "FROM_FILE=yes\n")
     write(root / "justfile", "set dotenv-load\nshow:\n    @env\n")
-    shown = dict(re.findall(r"(?m)^(\w+)=(.*)$", run_one(root, "show").out.decode()))
-    assert not own & set(shown)
-    assert (shown["SHOP_COLOUR"], shown["FROM_FILE"], shown["HOME"]) == ("red", "yes", os.environ["HOME"])
+    shown, asked = (
+        dict(re.findall(r"(?m)^(\w+)=(.*)$", run_one(root, "show", variables=names).out.decode()))
+        for names in ((), ("SHOP_C*", "MCP_*", "CREWHALL_TOKEN"))
+    )
+    assert not (own | {"SHOP_COLOUR", "SHOP_PASS"}) & set(shown) and {"SHOP_COLOUR"} <= asked.keys()
+    assert not (own | {"SHOP_PASS"}) & set(asked)
+    assert (asked["SHOP_COLOUR"], shown["FROM_FILE"], shown["HOME"]) == ("red", "yes", os.environ["HOME"])
 
 
 def test_just_is_found_in_path_or_beside_python_and_a_recipe_may_call_it(

@@ -21,13 +21,13 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from crewhall.config import SECRET_VARIABLE, child_environment
 from crewhall.errors import InvalidState, Unavailable
+from crewhall.outside.environment import PROXIES, URL_PASSWORD, program_environment
 from crewhall.outside.run import Ended, run_long
 from crewhall.outside.strict_json import strict_json
 from crewhall.stop import Stop
@@ -49,6 +49,7 @@ READ_TOKENS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_
 ITS_OWN = re.compile(
     r"ANTHROPIC_\w+|CLAUDE_CODE_(OAUTH_TOKEN|API_KEY\w*|USE_\w+|SKIP_\w+_AUTH|CLIENT_(CERT|KEY\w*)|CERT_STORE"
     r"|PROXY_RESOLVES_HOSTS|MAX_RETRIES|DISABLE_NONESSENTIAL_TRAFFIC)"
+    rf"|(?i:{'|'.join(sorted(PROXIES))})"
 )
 CLOUDS = {
     "CLAUDE_CODE_USE_BEDROCK": re.compile(r"AWS_\w+"),
@@ -57,7 +58,7 @@ CLOUDS = {
 }
 # What an outer session of Claude Code tells its children, and what would change or run something in this one.
 NOT_ITS = re.compile(r"CLAUDECODE|CLAUDE_PROJECT_DIR|CLAUDE_CODE_\w+|(BUN|NODE)_OPTIONS|(OLD)?PWD")
-HALL_TOKEN = re.compile(r"ch_[a-z]+_[\w-]{43}")  # under whatever name
+SECRET_VARIABLE = re.compile("TOKEN|SECRET|PASS|PWD|CREDENTIAL|KEY|PAT$|AUTH|JWT|COOKIE|DSN|WEBHOOK|HEADERS")
 # What chooses the model that answers, where no setting does.
 MODEL = re.compile(r"ANTHROPIC_((?>\w*?MODEL)\w*|BASE_URL)|CLAUDE_CODE_USE_\w+")
 LEAST_SECRET = 8  # letters; shorter values are words that stand in any text
@@ -78,6 +79,7 @@ class Cli:
     model: str = ""
     skip_permissions: bool = False
     schema: str = ""  # of the answer: it is then given by a call of its own, and not in prose
+    passes: tuple[str, ...] = ()  # further variables of ours that it gets
 
     @property
     def argv(self) -> list[str]:
@@ -159,7 +161,7 @@ def manner(cli: Cli, environ: Mapping[str, str] = os.environ) -> list[str]:
 
 def _run(cli: Cli, words: list[str], stdin: bytes, cwd: str, seconds: float, stop: Stop) -> Ended:
     """A run that ends with ours, whatever ends that: kill -9 too."""
-    env = surroundings(os.environ) | cli.variables
+    env = surroundings(os.environ, cli.passes) | cli.variables
     limited = partial(run_long, seconds=seconds, most_bytes=MOST_BYTES, grace=GRACE, guarded=True)
     ended = limited([program(cli), *words[1:]], cwd=cwd, env=env, stdin=stdin, stop=stop, called=cli.command[0])
     return replace(ended, out=_hide_secrets(ended.out, env), err=_hide_secrets(ended.err, env))
@@ -168,7 +170,8 @@ def _run(cli: Cli, words: list[str], stdin: bytes, cwd: str, seconds: float, sto
 def _hide_secrets(said: bytes, env: Mapping[str, str]) -> bytes:
     """Replace the secrets by which the CLI logs in, wherever its output shows them."""
     for name, value in env.items():
-        if SECRET_VARIABLE.search(name) and len(value) >= LEAST_SECRET:
+        is_secret = SECRET_VARIABLE.search(name) or URL_PASSWORD.search(value)
+        if is_secret and len(value) >= LEAST_SECRET:
             for form in (value, json.dumps(value)[1:-1]):
                 said = said.replace(form.encode("utf-8", "surrogateescape"), f"[secret: {name}]".encode())
     return said
@@ -178,17 +181,13 @@ def _absolute(path: str) -> str:
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if os.path.isabs(entry))
 
 
-def surroundings(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment for the CLI: nothing of the hall's, no secrets but those by which it logs in."""
-    environ = {name: value for name, value in environ.items() if not HALL_TOKEN.search(value)}
+def surroundings(environ: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
+    """The environment for the CLI: the usual, `more`, and what it logs in with and reaches its model by."""
     clouds = [pattern for switch, pattern in CLOUDS.items() if environ.get(switch)]
-    others = {
-        name: value
-        for name, value in child_environment(environ).items()
-        if not any(pattern.fullmatch(name) for pattern in (NOT_ITS, *CLOUDS.values()))
-    }
-    own = {name: environ[name] for name in environ if any(one.fullmatch(name) for one in (ITS_OWN, *clouds))}
-    return others | own | {"PATH": _absolute(environ.get("PATH", os.defpath))}
+    own = [name for name in environ if any(one.fullmatch(name) for one in (ITS_OWN, *clouds))]
+    passed = program_environment(environ, [*more, *own]).items()
+    others = {name: value for name, value in passed if name in own or not NOT_ITS.fullmatch(name)}
+    return others | {"PATH": _absolute(environ.get("PATH", os.defpath))}
 
 
 def reply_of(ended: Ended) -> ClaudeReply:

@@ -8,8 +8,8 @@ import os
 import shutil
 from dataclasses import dataclass
 
-from crewhall.config import child_environment
 from crewhall.errors import Unavailable
+from crewhall.outside.environment import program_environment
 from crewhall.outside.run import Ended, run
 from crewhall.stop import Stop
 
@@ -59,7 +59,7 @@ def _docker(words: list[str], stop: Stop) -> Ended:
     ended = run(
         ["docker", *words],
         cwd="/",
-        env=child_environment(os.environ),
+        env=program_environment(os.environ),
         seconds=SECONDS,
         most_bytes=MOST_BYTES,
         stop=stop,

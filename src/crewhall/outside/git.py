@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from crewhall.errors import Failure, InvalidInput, InvalidState, LimitExceeded, TimedOut, Unavailable
+from crewhall.outside.environment import git_environment
 from crewhall.outside.hostile_repository import refuse_planted
 from crewhall.outside.run import Ended, run
 from crewhall.paths import is_below
@@ -70,13 +71,12 @@ def git(
     keep: Sequence[int] = (),
 ) -> Ended:
     """Run one git command in our own ways. Raises Unavailable without git; any exit code is an answer."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     ways = {"LC_ALL": "C", "LANGUAGE": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0"}
     explicit = EXPLICIT if env and "GIT_DIR" in env else []
     ended = run(
         ["git", *SETTINGS, *explicit, *words],
         cwd=cwd,
-        env=clean | ways | TRUE_HISTORY | AUTHOR | dict(env or {}),
+        env=git_environment(os.environ) | ways | TRUE_HISTORY | AUTHOR | dict(env or {}),
         stdin=stdin,
         seconds=seconds,
         most_bytes=MOST_BYTES,

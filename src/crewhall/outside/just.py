@@ -16,12 +16,12 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from crewhall.config import child_environment
 from crewhall.errors import Failure, InvalidState, LimitExceeded, Unavailable
+from crewhall.outside.environment import program_environment
 from crewhall.outside.files import Top, pieces
 from crewhall.outside.justfiles import Check, justfiles
 from crewhall.outside.run import Ended, Heard, run, run_long
@@ -66,13 +66,14 @@ def run_recipe(
     most_bytes: int,
     stop: Stop | None = None,
     heard: Heard | None = None,
+    variables: Iterable[str] = (),
 ) -> Ended:
     """Run a recipe that `recipes` has named, without arguments; see `run_long`. Any end is an answer.
 
-    Raises what `justfiles` raises.
+    It gets the variables of this process that `program_environment` gives, with these. Raises what `justfiles` raises.
     """
     justfile, way = justfiles(top, check)[0], top.way
-    with _in_path(program()) as env:
+    with _in_path(program(), variables) as env:
         words = _words(way, _by(way, top, justfile), name)
         limits: dict[str, Any] = {"seconds": seconds, "most_bytes": most_bytes, "stop": stop}
         keep = (top.descriptor,) if way != top.root else ()
@@ -102,7 +103,7 @@ class _Just:
         way = self._top.way
         words = _words(way, _by(way, self._top, self._justfile), *options)
         limits: dict[str, Any] = {"seconds": LIST_SECONDS, "most_bytes": LIST_BYTES, "stop": self._stop}
-        ended = run(words, cwd=way, env=_environment(), keep=[self._top.descriptor], **limits)
+        ended = run(words, cwd=way, env=program_environment(os.environ), keep=[self._top.descriptor], **limits)
         if ended.left_out:
             raise LimitExceeded(
                 f"{self._justfile} has too many recipes", hint=f"just lists more than {LIST_BYTES} bytes of them."
@@ -140,14 +141,10 @@ def _words(way: str, justfile: str, *more: str) -> list[str]:
     return [program(), "--justfile", justfile, "--working-directory", way, *more]
 
 
-def _environment() -> dict[str, str]:
-    return {name: value for name, value in child_environment(os.environ).items() if not name.startswith("JUST_")}
-
-
 @contextlib.contextmanager
-def _in_path(just: str) -> Iterator[dict[str, str]]:
+def _in_path(just: str, variables: Iterable[str]) -> Iterator[dict[str, str]]:
     """The environment of a recipe, which may call just itself; of the hall's own programs it gets no other."""
-    env = _environment()
+    env = program_environment(os.environ, variables)
     if shutil.which("just"):
         yield env
         return

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from crewhall.outside.environment import program_environment
 from crewhall.outside.leftovers import process_ids, read_process
 from crewhall.outside.run import run
 from crewhall.stop import Stop
@@ -264,5 +265,9 @@ def _read_line(line: str) -> _Fact | None:
 
 
 def _output(*words: str) -> str:
-    environment = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}  # a start time must read the same to every hub
+    environment = {
+        **program_environment(os.environ),
+        "LC_ALL": "C",
+        "TZ": "UTC",
+    }  # a start time must read the same to every hub
     return run(words, cwd="/", env=environment, seconds=10, most_bytes=4 << 20).out.decode("utf-8", "replace").strip()

@@ -25,8 +25,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from crewhall.config import child_environment
 from crewhall.errors import Conflict, Failure, InvalidState, NotFound
+from crewhall.outside.environment import program_environment
 from crewhall.outside.run import Ended, run
 
 CONFIG = str(Path(__file__).with_name("tmux.conf"))
@@ -179,7 +179,7 @@ class Tmux:
     def _run(self, *words: str, stdin: bytes = b"") -> Ended:
         own = {key: value for key, value in os.environ.items() if key not in PERSONS}
         call = ["tmux", "-u", "-L", self.name, "-f", CONFIG, *words]
-        env = child_environment(own)
+        env = program_environment(own)
         return run(call, cwd="/", env=env, stdin=stdin, seconds=self.seconds, most_bytes=MOST_BYTES, called="tmux")
 
 

@@ -51,6 +51,8 @@ asks:
     @read word; echo "got [$word]"
 garbled:
     @printf 'a\\377b\\303\\244\\n'
+variables:
+    @env
 endless:
     @echo begun; touch begun; sleep 3600
 vast:
@@ -82,7 +84,7 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def run(make_hub: Callable[..., Hub], root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Runs a task in the root; in the end none of the processes that began there is alive."""
-    hub = make_hub(project__just_seconds="20")
+    hub = make_hub(project__just_seconds="20", programs__variables="SHOP_*,CREWHALL_TOKEN")
 
     def ask(name: str, **more: Any) -> dict[str, Any]:
         return hub.call(
@@ -173,6 +175,13 @@ def test_a_wrong_justfile_is_refused_in_just_s_words(run: Run, root: Path) -> No
     (root / "justfile").write_text("greet:\n    @pwd\noops oops\n")
     with pytest.raises(InvalidState, match=r"expected .* justfile:3:"):
         run("greet")
+
+
+def test_a_recipe_gets_the_variables_that_the_operator_names(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SHOP_PASS", "STRIPE_KEY", "DATABASE_URL", "CREWHALL_TOKEN"):
+        monkeypatch.setenv(name, "value")
+    names = {line.partition("=")[0] for line in run("variables")["output"].splitlines()}
+    assert names & {"SHOP_PASS", "STRIPE_KEY", "DATABASE_URL", "CREWHALL_TOKEN"} == {"SHOP_PASS"}
 
 
 def test_a_secret_or_a_file_elsewhere_is_no_justfile(run: Run, root: Path) -> None:

@@ -130,10 +130,17 @@ class SharedHub:
 def hub_environment(environ: Any) -> dict[str, str]:
     """The environment for a hub that a bridge starts: nothing that is one client's alone.
 
-    Tokens, hosts and scope of pulls, and how the judge is run, are for all clients: they are in config.toml.
+    What is for all clients is in config.toml: tokens, hosts and scope of pulls, how the judge is run, and which of the
+    hub's variables programs get.
     """
     own = ("CREWHALL_TOKEN", *CLIENT_VARIABLES)
-    theirs = (*SESSIONS, "CREWHALL_PULLS_", "CREWHALL_JUDGE_", *(INSTANCES if "CREWHALL_INSTANCE" in environ else ()))
+    theirs = (
+        *SESSIONS,
+        "CREWHALL_PULLS_",
+        "CREWHALL_JUDGE_",
+        "CREWHALL_PROGRAMS_",
+        *(INSTANCES if "CREWHALL_INSTANCE" in environ else ()),
+    )
     return {name: value for name, value in environ.items() if name not in own and not name.startswith(theirs)}
 
 

@@ -19,7 +19,6 @@ from crewhall.families.crew.hook_log import hook_lines, observe_hooks, open_tool
 from crewhall.families.crew.observation import Observation
 from crewhall.families.crew.run_directory import RunDirectory, plainly
 from crewhall.outside import claude_hook
-from crewhall.outside.environment import program_environment
 from crewhall.outside.processes import identify
 from crewhall.outside.program_files import plain_text, plain_time, read_object
 
@@ -62,8 +61,7 @@ def prepare(place: RunDirectory, environment: Mapping[str, str]) -> None:
 
 def _link_own(directory: Path) -> None:
     """Links to the person's login and instructions, where there are any."""
-    around = program_environment(())
-    theirs = Path(around.get("CLAUDE_CONFIG_DIR") or Path(around.get("HOME") or "/", ".claude"))
+    theirs = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path(os.environ.get("HOME") or "/", ".claude"))
     for name in LINKED:
         link, target = directory / name, theirs / name
         if target.is_file() and not os.path.lexists(link):

@@ -16,7 +16,7 @@ from crewhall.families.crew.runtimes import RESUMED, Runtime, runtime_named
 from crewhall.families.project.rules_file import refuse_secret
 from crewhall.identity import hash_of
 from crewhall.outside.clients.by_bridge import by_bridge
-from crewhall.outside.environment import program_environment
+from crewhall.outside.environment import instance_environment
 from crewhall.outside.files import open_root
 from crewhall.outside.just import recipe_words, recipes
 from crewhall.outside.launch_spec import LaunchSpec, write_spec
@@ -32,7 +32,9 @@ def refuse_missing_program(settings: Settings, name: str, *, resumes: bool = Fal
     """
     runtime = runtime_named(settings, name)
     program = runtime.template(resumes=resumes)[0]
-    path = {**program_environment(runtime.passes), **runtime.environment}.get("PATH", os.defpath)
+    path = {**instance_environment(settings["programs.variables"], runtime.passes), **runtime.environment}.get(
+        "PATH", os.defpath
+    )
     is_absolute = os.path.isabs(program)
     if "{" in program or (os.sep in program and not is_absolute):
         return
@@ -94,7 +96,8 @@ def _spec(
         "CREWHALL_STATE_FILE": str(place.state_file),
         "CREWHALL_MCP_CONFIG": str(place.mcp_config),
     }
-    environment = {**program_environment(runtime.passes), **filled, **hall, **_port_variables(row), **own}
+    usual = instance_environment(settings["programs.variables"], runtime.passes)
+    environment = {**usual, **filled, **hall, **_port_variables(row), **own}
     words = runtime.words(places, resumes=resumes)
     _refuse_long(row, words)
     limits = {"setup": _setup_words(settings, row), "setup_seconds": settings["crew.setup_seconds"]}

@@ -87,7 +87,7 @@ BUILT_IN: dict[str, dict[str, Any]] = {
         },
         "passes": (
             *("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL"),
-            *("CLAUDE_CODE_OAUTH_TOKEN",),
+            *("CLAUDE_CODE_OAUTH_TOKEN", "HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"),
         ),
         "state": "claude",
         "messages": "claude",

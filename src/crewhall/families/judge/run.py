@@ -112,7 +112,8 @@ def _run_cli(call: Call, cli: Cli, question: MenuQuestion) -> ClaudeReply:
 def cli_of(call: Call, question: MenuQuestion | None = None) -> Cli:
     settings = call.settings
     schema = "" if question is None else question.item.schema
-    return Cli(settings["judge.command"], settings["judge.model"], settings["judge.skip_permissions"], schema)
+    skips, passes = settings["judge.skip_permissions"], settings["programs.variables"]
+    return Cli(settings["judge.command"], settings["judge.model"], skips, schema, passes)
 
 
 def _refuse_odd(question: MenuQuestion) -> None:

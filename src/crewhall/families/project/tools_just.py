@@ -31,6 +31,7 @@ def run_just_task(call: Call, task_name: TaskName) -> TaskRun:
             seconds=_seconds(call),
             most_bytes=call.settings["project.just_bytes"],
             stop=call.stop,
+            variables=call.settings["programs.variables"],
             heard=lambda total, line: call.progress(total, None, line),
         )
     output, left_out = fit_output(ended.out, ended.left_out)
