@@ -21,6 +21,7 @@ from crewhall.store.transaction import Work
 from tests.conftest import Agent, Clock, Live, eventually
 from tests.edges.conftest import SharedHubs
 from tests.edges.raw_http import http
+from tests.families.work.claims import PERSON
 from tests.postgres import missing
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -385,7 +386,7 @@ def test_what_the_judge_halts_is_said_at_the_top_until_it_goes_on(
     row = page.get_by_role("region", name="Judge's reports").get_by_role("row").nth(1)
     for text in ("CRITICAL HALT", "T-<b>7", "review", "18,210 tokens, 0.21 USD"):
         expect(row).to_contain_text(text)
-    call(live, "workflow_update_status", id=workflow, status="in_progress")
+    live.hub.call("workflow_update_status", {"id": workflow, "status": "in_progress"}, PERSON)
     expect(page.get_by_role("alert")).to_be_hidden()
 
 

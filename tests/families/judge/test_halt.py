@@ -9,7 +9,7 @@ from crewhall.app import Hub
 from crewhall.errors import Failure
 from tests.conftest import Agent
 from tests.families.judge.judge_site import CONTRACT, BackgroundCall, JudgeSite, on_both, rules, says
-from tests.families.work.claims import claim, events_about, job, refuse_changes, register_agent
+from tests.families.work.claims import PERSON, ask, claim, events_about, job, refuse_changes, register_agent
 from tests.families.work.workflows import WORDS
 
 pytestmark = pytest.mark.slow
@@ -57,6 +57,10 @@ def complete(site: JudgeSite, workflow: str, task: str) -> None:
     site.ask("workflow_update_status", id=workflow, status="completed")
 
 
+def lift(site: JudgeSite, workflow: str, status: str = "in_progress", **more: Any) -> None:
+    ask(site.hub, "workflow_update_status", PERSON, id=workflow, status=status, **more)
+
+
 def move_through(*steps: str) -> Callable[[JudgeSite, str, str], None]:
     def move(site: JudgeSite, workflow: str, task: str) -> None:
         for step in steps:
@@ -98,7 +102,7 @@ def test_no_step_of_a_worker_before_a_halt_keeps_it_away(site: JudgeSite, steps:
             assert refusal.value.code == "FORBIDDEN" and "Only the operator" in refusal.value.hint
         with pytest.raises(Failure, match=HALT):
             agent.call("task_claim", task_id=work.task, agent_id=agent.id)
-    site.ask("workflow_update_status", id=work.id, status="in_progress")
+    lift(site, work.id)
     assert ada.call("task_claim", task_id=work.task, agent_id=ada.id)["success"]
 
 
@@ -114,9 +118,9 @@ def test_a_halt_before_the_plan_holds_until_the_operator_lets_it_be_planned(site
             ada.call(tool, **given)
         assert "Only the operator" in refusal.value.hint
     with pytest.raises(Failure) as without_plan:
-        site.ask("workflow_update_status", id=made, status="in_progress")
+        lift(site, made)
     assert without_plan.value.hint == "From paused it goes to planning or abandoned."
-    site.ask("workflow_update_status", id=made, status="planning")
+    lift(site, made, "planning")
     assert ada.call("workflow_set_plan", **plan)["status"] == "ready"
 
 
@@ -161,7 +165,7 @@ def test_a_contract_that_is_wrong_about_the_hall_is_refused(site: JudgeSite) -> 
 def test_a_halt_that_is_kept_halts_again(site: JudgeSite) -> None:
     work = job(site.hub)
     first = review(site, work.task)
-    site.ask("workflow_update_status", id=work.id, status="in_progress", reason="looked at it")
+    lift(site, work.id, reason="looked at it")
     again = site.review()
     assert (again["cached"], again["workflow_paused"], again["report_id"]) == (True, True, first["report_id"])
     halted = site.ask("workflow_get", id=work.id)
@@ -177,8 +181,11 @@ def test_a_person_decides_how_it_goes_on(site: JudgeSite) -> None:
             with pytest.raises(Failure) as refusal:
                 agent.call("workflow_update_status", id=work.id, status=word)
             assert refusal.value.code == "FORBIDDEN" and "operator" in refusal.value.hint
+    for word in ("in_progress", "abandoned", "paused"):  # a local client without a token may be anyone's agent
+        refused = site.refusal("workflow_update_status", id=work.id, status=word)
+        assert refused.code == "FORBIDDEN" and "crewhall workflow update-status" in refused.hint
     assert status(site, work.id) == "paused"
-    site.ask("workflow_update_status", id=work.id, status="in_progress")
+    lift(site, work.id)
     assert status(site, work.id) == "in_progress"
 
 
@@ -200,7 +207,7 @@ def test_no_hint_after_a_halt_sends_an_agent_where_it_is_refused(site: JudgeSite
             ada.call(tool, **given)
         assert "Only the operator" in refusal.value.hint, (tool, refusal.value.hint)
         assert answer["report_id"] in refusal.value.message
-    move_through("in_progress")(site, work.id, work.task)
+    lift(site, work.id)
     ada.call("workflow_update_status", id=work.id, status="paused")
     with pytest.raises(Failure) as refusal:
         ada.call("task_claim", task_id=work.task, agent_id=ada.id)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg
@@ -17,6 +17,7 @@ from tests.conftest import Agent, Clock
 
 LEASE, HEARTBEAT, MISSED = 1800, 30, 3  # the settings' own, in seconds and beats
 JOB: dict[str, Any] = {"name": "job", "source_type": "prompt", "source_content": "do it"}
+PERSON = replace(OPERATOR, proof="token")  # the operator with the token, not a local client without one
 PLAN = {"approach": "slowly", "steps": ["one", "two"]}
 
 

@@ -18,6 +18,7 @@ from tests.conftest import BOTH, Agent, Clock, settings_for
 from tests.families.work.claims import (
     HEARTBEAT,
     MISSED,
+    PERSON,
     ask,
     job,
     pass_time,
@@ -75,7 +76,8 @@ def test_the_judge_is_kept_as_the_one_who_halted(hub: Hub, database: str) -> Non
     halted = job(hub).id
     halt_as_judge(hub, halted)
     assert halted_by(database) == {halted: "judge"}
-    move(hub, halted, "in_progress")
+    assert refusal(hub, "workflow_update_status", id=halted, status="in_progress") == "FORBIDDEN"
+    move(hub, halted, "in_progress", actor=PERSON)
     assert halted_by(database) == {halted: None}
 
 
@@ -125,7 +127,7 @@ def test_a_pause_is_made_ones_own_by_a_higher_one_alone(hub: Hub, database: str)
     assert refusal(hub, "workflow_update_status", id=paused, status="paused") == "INVALID_TRANSITION"
     halt_as_judge(hub, paused)
     assert halted_by(database)[paused] == "judge"
-    assert refusal(hub, "workflow_update_status", id=paused, status="paused") == "INVALID_TRANSITION"
+    assert refusal(hub, "workflow_update_status", PERSON, id=paused, status="paused") == "INVALID_TRANSITION"
 
 
 def test_those_that_the_judge_halted_can_be_listed(hub: Hub) -> None:
@@ -156,7 +158,7 @@ def test_a_claim_that_lapsed_is_not_taken_up_again_during_a_halt(hub: Hub, clock
             ada.call("task_update_status", id=work.task, **given)
     ada.call("checkpoint_add", task_id=work.task, type="progress", summary="I had just finished")
     assert task_of(hub, work.task, "status", "claimed_by") == ("pending", None)
-    move(hub, work.id, "in_progress")
+    move(hub, work.id, "in_progress", actor=PERSON)
     ada.call("task_update_status", id=work.task, status="completed", outcome="done", claim_epoch=epoch)
     assert task_of(hub, work.task, "status") == "completed"
 
@@ -202,7 +204,7 @@ def test_the_operator_alone_lifts_a_halt_of_an_older_hub(upgraded: Hub, old_data
         for word in ("in_progress", "abandoned"):
             code = refusal(upgraded, "workflow_update_status", agent, id=HALTED, status=word)
             assert code == "FORBIDDEN"
-    move(upgraded, HALTED, "in_progress")
+    move(upgraded, HALTED, "in_progress", actor=PERSON)
     assert halted_by(old_database)[HALTED] is None
     for workflow in (PAUSED, FORGED):
         move(upgraded, workflow, "in_progress", actor=agents[0])

@@ -21,11 +21,20 @@ HALT = "CRITICAL_HALT"
 
 
 def refuse_lifting(call: Call, workflow: WorkflowLocked) -> None:
-    """Raise Forbidden when an agent would end a pause that it may not lift: by resuming, or by abandoning."""
+    """Raise Forbidden when an agent would end a pause that it may not lift: by resuming, or by abandoning.
+
+    A local client without a token may lift a pause like the operator, but not the judge's halt.
+    """
     if workflow["status"] == "paused" and not may_lift(pauser(call.actor), workflow["halted_by"]):
         raise Forbidden(
             pause_text(workflow),
             hint=f"Stop work on it. Only {lifters(workflow)} resumes or abandons it; message_send reaches them.",
+        )
+    if is_halted(workflow) and call.actor.proof not in ("token", "cookie"):  # it may be anyone's agent
+        raise Forbidden(
+            pause_text(workflow),
+            hint="Stop work on it. Only the operator resumes or abandons it, with the operator's token: "
+            f"`crewhall workflow update-status {workflow['id']} …` and the dashboard's cookie send it.",
         )
 
 
