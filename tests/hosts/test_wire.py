@@ -1,5 +1,6 @@
 """What a host's answers mean: refusals in its own words, waits within the call's time, and never the token."""
 
+import json
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +15,7 @@ from crewhall.outside.hosting import wire
 from crewhall.outside.hosting.answers import HostResponse, has_more
 from crewhall.outside.hosting.host import Host
 from crewhall.outside.hosting.model import BranchHead
-from crewhall.outside.hosting.wire import ATTEMPTS
+from crewhall.outside.hosting.wire import ATTEMPTS, without_token
 from tests.hosts.conftest import HERE, TOKEN, HostSite, branch_change, create, failure_of, response_fault
 
 Make = Callable[..., HostSite]
@@ -76,6 +77,34 @@ def test_the_token_is_never_told(pretend: HostSite, host: Host, caplog: pytest.L
     assert TOKEN not in repr(host.access) and len(caplog.records) > 20
     assert not [one for one in caplog.records if TOKEN in str(vars(one))]
     assert all(one.headers["authorization"] == f"token {TOKEN}" for one in pretend.fake.exchanges)
+
+
+def test_an_answer_that_repeats_the_token_is_cleaned_before_anything_is_read(pretend: HostSite, host: Host) -> None:
+    pull = pretend.repo.add_pull(title=f"fix {TOKEN} now", head=f"b-{TOKEN}", body=TOKEN, labels=[f"label {TOKEN}"])
+    shown = [*host.pulls(HERE, "all"), host.pull(HERE, pull.number)]
+    assert TOKEN not in repr(shown) and repr(shown).count("fix [token] now") == 2
+    assert f"b-{TOKEN}" in {one.head for one in pretend.repo.pulls.values()}, "the host itself has it"
+
+
+@pytest.mark.parametrize(
+    ("token", "raw"),
+    [
+        ("ghp_abcd", '["x ghp_abcd y", {"ghp_abcd": 7}]'),
+        ("ghp_abcd", '["\\u0067hp_abc\\u0064"]'),
+        ("ghp_abcd", '["a\\nghp_abcd\\n"]'),
+        ("ghp/abcd", '["ghp\\/abcd"]'),
+        ('ghp"ab\\d', '["ghp\\"ab\\\\d", "ghp\\u0022ab\\u005cd"]'),
+    ],
+)
+def test_no_way_to_write_the_token_in_json_gets_it_through(token: str, raw: str) -> None:
+    assert token in json.loads(raw)[0]
+    shown = json.dumps(without_token(raw.encode(), token))
+    assert json.dumps(token)[1:-1] not in shown and "[token]" in shown
+
+
+def test_a_body_without_the_token_and_a_token_that_is_a_word_stay() -> None:
+    assert without_token(b'["\\u00e4", "a\\/b", "fix"]', "ghp_abcd") == ["ä", "a/b", "fix"]
+    assert without_token(b'["fix"]', "fix") == ["fix"]
 
 
 @pytest.mark.parametrize("token", ["ghp_\nX", "ghp_é", "ghp_日", "a b", "x\0"])

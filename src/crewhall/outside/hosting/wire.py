@@ -6,7 +6,8 @@ A host's API over HTTP: what is sent again, what is not, and what a refusal mean
     401 403 404 409 422 …          a failure with the host's own words
 
 Nothing waits beyond the call's time, and a call that is cancelled waits no longer: a request runs in a thread of its
-own, which is left alone. The token is in no message; it goes to the host's own address, and follows no redirect away.
+own, which is left alone. The token is in no message and no body that is read; it goes to the host's own address, and
+follows no redirect away.
 """
 
 import itertools
@@ -36,6 +37,7 @@ LONGEST_PAUSE = 20.0
 SPARE_SECONDS = 2.0  # of a call's time that is kept back from waiting
 ANSWER_BYTES = 64 * 1024 * 1024
 ANSWER_SECONDS = 60.0
+LEAST_TOKEN = 8  # characters; a shorter one is a word that stands in any text
 TIMEOUT = httpx2.Timeout(30.0, connect=10.0)
 MOST_PAGES = 1000
 NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
@@ -216,12 +218,12 @@ class Session:
                 if len(raw) > ANSWER_BYTES:
                     raise httpx2.DecodingError("the answer is too long")
         try:
-            found = json.loads(raw) if raw else None
+            found = without_token(raw, self.access.token) if raw else None
         except (ValueError, RecursionError):
             if response.status_code < 300:
                 raise httpx2.DecodingError("the answer is no JSON") from None
             found = None  # a proxy refuses in its own words
-        return HostResponse(response.status_code, found, response.headers, self._clean(error_text(found)))
+        return HostResponse(response.status_code, found, response.headers, _one_line(error_text(found)))
 
     def _pause(self, answer: HostResponse | _Broken, attempt: int, harmless: bool) -> float | None:
         """How long to wait before it is sent again; None when the answer stands. Raises when it is hopeless."""
@@ -258,7 +260,7 @@ class Session:
             self._patience.stop.wait(seconds)
 
     def _redirect_refusal(self, method: str, path: str, answer: HostResponse) -> Unavailable:
-        there = self._clean(answer.headers.get("location", "")) or "nowhere"
+        there = _one_line(_hide(answer.headers.get("location", ""), self.access.token)) or "nowhere"
         return Unavailable(
             f"{self.access.title} sends {method} {path} on to {there}, which is not followed",
             hint=f"Is {self.access.web} the host's own address? Give the one that it sends to.",
@@ -304,11 +306,23 @@ class Session:
             retry_after=wait,
         )
 
-    def _clean(self, text: str) -> str:
-        """A host's words for a message: short, in one line, without the token."""
-        if self.access.token:
-            text = text.replace(self.access.token, "[token]")
-        return re.sub(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+", " ", text)[:300]
+
+def without_token(raw: bytes | bytearray, token: str) -> Any:
+    """A body as JSON in which no text has the token, however its letters were written. Raises as `json.loads` does."""
+    found = json.loads(raw)
+    is_escaped = b"\\u00" in raw or b"\\/" in raw
+    if len(token) < LEAST_TOKEN or not (is_escaped or token.encode() in raw):
+        return found
+    return json.loads(_hide(json.dumps(found, ensure_ascii=False), json.dumps(token)[1:-1]))
+
+
+def _hide(text: str, token: str) -> str:
+    return text.replace(token, "[token]") if len(token) >= LEAST_TOKEN else text
+
+
+def _one_line(text: str) -> str:
+    """A host's words for a message: short, in one line."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+", " ", text)[:300]
 
 
 def _client(headers: Mapping[str, str]) -> httpx2.Client:
