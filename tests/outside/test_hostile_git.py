@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from crewhall.errors import Failure, InvalidState
 from crewhall.outside.file_commits import Hindered, OneFileChange, advance, write_blob
-from crewhall.outside.git import GitRepository
+from crewhall.outside.git import GitRepository, open_repository
 from crewhall.outside.removal import remove_worktree
 from crewhall.outside.saving import git_dir_of, keep_under, snapshot
 from crewhall.outside.worktrees import add_worktree, last_head, trash_of
@@ -140,3 +141,60 @@ def test_no_file_of_gits_is_waited_for(repo: GitRepository, tree: Path, name: st
             call()
         except Failure as failure:
             assert failure.message and failure.hint
+
+
+@pytest.fixture
+def trap(repo: GitRepository, tmp_path: Path) -> Path:
+    """A program that a repository's settings name, in a partial clone that lacks a file; what it leaves when it ran."""
+    program, ran = tmp_path / "program", tmp_path / "ran"
+    program.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    program.chmod(0o755)
+    git(tmp_path, "init", "-q", str(tmp_path / "other"))
+    git(repo.root, "checkout", "-q", "-b", "partial")
+    (Path(repo.root) / "gone").write_text("gone\n")
+    commit(repo.root, "gone")
+    blob = git(repo.root, "rev-parse", "HEAD:gone")
+    git(repo.root, "checkout", "-q", "main")
+    Path(repo.git_dir, "objects", blob[:2], blob[2:]).unlink()
+    settings = {"url": str(tmp_path / "other"), "uploadpack": str(program), "promisor": "true"}
+    for name, value in settings.items():
+        git(repo.root, "config", f"remote.evil.{name}", value)
+    git(repo.root, "config", "extensions.partialClone", "evil")
+    git(repo.root, "config", "core.repositoryFormatVersion", "1")
+    git(repo.root, "config", "gpg.program", str(program))
+    git(repo.root, "config", "log.showSignature", "true")
+    return ran
+
+
+def test_no_program_runs_when_a_partial_clone_is_read(repo: GitRepository, tree: Path, trap: Path) -> None:
+    opened = open_repository(repo.root)
+    assert opened.git("diff", "--stat", "main...partial", "--").code != 0
+    assert opened.commit_of("f" * 40) is None
+    git(tree, "update-ref", "refs/heads/work-1", "partial")
+    git(tree, "read-tree", "partial")
+    with suppress(Failure):
+        snapshot(opened, str(tree), "A look")
+    with suppress(Failure):
+        remove_worktree(opened, str(tree), "work-1", True, REF)
+    assert not trap.exists()
+
+
+def test_a_signed_commit_runs_no_program_when_its_worktree_goes(repo: GitRepository, tree: Path, trap: Path) -> None:
+    head, _, body = git(tree, "cat-file", "commit", "HEAD").partition("\n\n")
+    (tree / "signed").write_text(
+        f"{head}\ngpgsig -----BEGIN PGP SIGNATURE-----\n \n -----END PGP SIGNATURE-----\n\n{body}\n"
+    )
+    git(tree, "reset", "-q", "--soft", git(tree, "hash-object", "-t", "commit", "-w", "signed"))
+    git(tree, "add", "signed")
+    (tree / "signed").write_text("what is staged is another text")
+    assert remove_worktree(repo, str(tree), "work-1", True, REF).saved_refs == (REF,)
+    assert not trap.exists()
+
+
+def test_a_checkout_of_a_partial_clone_fetches_what_it_lacks(tmp_path: Path, repo: GitRepository) -> None:
+    git(repo.root, "config", "uploadpack.allowFilter", "true")
+    git(repo.root, "config", "uploadpack.allowAnySHA1InWant", "true")
+    clone = tmp_path / "partial"
+    git(tmp_path, "clone", "-q", "--no-checkout", "--filter=blob:none", f"file://{repo.root}", str(clone))
+    add_worktree(open_repository(str(clone)), str(tmp_path / "tree"), "b", "main")
+    assert (tmp_path / "tree/file-0").read_text().startswith("line 0")

@@ -41,6 +41,9 @@ OWN_WAYS = {
     "core.splitIndex": "false",  # a temporary index leaves no shared one in the repository
     "core.untrackedCache": "false",
     "submodule.recurse": "false",
+    "log.showSignature": "false",  # it would run gpg.program
+    "i18n.logOutputEncoding": "UTF-8",
+    "color.diff": "false",
 }
 CHANGED_NAMES = ("--name-only", "-z", "--no-renames", "--ignore-submodules=none")  # for git diff, of all that changed
 EXPLICIT = ["-c", "safe.bareRepository=explicit"]  # once we know it, it is never looked for
@@ -53,6 +56,9 @@ STRANGERS = (
 )
 # An agent can write a history in which a commit that changes a workflow is nobody's, and push the true one.
 TRUE_HISTORY = {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/dev/null/none"}
+# What a partial clone lacks is fetched by a program that its own settings name: only a checkout may do that.
+NO_FETCH = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none"}
+LAZY_FETCH = {"GIT_NO_LAZY_FETCH": "0", "GIT_ALLOW_PROTOCOL": "https:http:ssh:git:file"}
 AUTHOR = {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
@@ -76,7 +82,7 @@ def git(
     ended = run(
         ["git", *SETTINGS, *explicit, *words],
         cwd=cwd,
-        env=git_environment(os.environ) | ways | TRUE_HISTORY | AUTHOR | dict(env or {}),
+        env=git_environment(os.environ) | ways | TRUE_HISTORY | NO_FETCH | AUTHOR | dict(env or {}),
         stdin=stdin,
         seconds=seconds,
         most_bytes=MOST_BYTES,

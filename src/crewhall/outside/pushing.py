@@ -27,7 +27,12 @@ from crewhall.outside.run import Ended
 from crewhall.stop import Stop
 
 PROTOCOLS = ("https", "http", "ssh")
-NO_QUESTIONS = {"GIT_ASKPASS": "", "SSH_ASKPASS_REQUIRE": "never", "GCM_INTERACTIVE": "never"}
+NO_QUESTIONS = {
+    "GIT_ALLOW_PROTOCOL": ":".join(PROTOCOLS),
+    "GIT_ASKPASS": "",
+    "SSH_ASKPASS_REQUIRE": "never",
+    "GCM_INTERACTIVE": "never",
+}
 ONLY_THIS = ("--porcelain", "--no-signed", "--recurse-submodules=no")
 CONFIG = """[core]
 \trepositoryformatversion = 1

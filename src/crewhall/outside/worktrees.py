@@ -23,7 +23,7 @@ from typing import Any
 
 from crewhall.errors import Conflict, Failure, InvalidInput, InvalidState, NotFound, TimedOut
 from crewhall.outside.disk import FULL, delete, hold, is_held, room_hint
-from crewhall.outside.git import LOCK_SECONDS, GitRepository, lock, pause, refusal, version
+from crewhall.outside.git import LAZY_FETCH, LOCK_SECONDS, GitRepository, lock, pause, refusal, version
 from crewhall.outside.program_files import open_plain
 from crewhall.outside.run import Ended
 from crewhall.outside.saving import git_dir_of
@@ -273,7 +273,7 @@ class _Making:
         try:
             refuse_strange(repo.root, self.path, handle)
             git_dir = git_dir_of(repo, self.path)
-            env = {"GIT_DIR": git_dir, "GIT_WORK_TREE": self.path}
+            env = {"GIT_DIR": git_dir, "GIT_WORK_TREE": self.path} | LAZY_FETCH
             self._run(repo, "reset", "--hard", "--quiet", "--no-recurse-submodules", cwd=self.path, env=env)
             os.unlink(os.path.join(git_dir, "locked"))
         except BaseException:
