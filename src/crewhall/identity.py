@@ -146,6 +146,15 @@ def _by_process(look: Look, instance_id: str) -> Actor:
     return _agent_actor(row, "process")
 
 
+def refuse_ended(look: Look, actor: Actor) -> None:
+    """Raise Unauthorized for an instance that the hall has ended since it was identified."""
+    if actor.instance is not None and look.one("instance_token", agent_id=actor.id) is None:
+        raise Unauthorized(
+            f"instance {actor.instance} has ended",
+            hint="The operator can restart the instance with `crewhall instance restart`.",
+        )
+
+
 def _agent_actor(row: Row, proof: str) -> Actor:
     own = {"instance": row["instance_id"], "tier": row["tier"]}
     return Actor("agent", row["agent_id"], row["role"], row["type"], proof=proof, **own)

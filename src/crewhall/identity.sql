@@ -20,6 +20,10 @@ SELECT instance.id AS instance_id, instance.tier, agent.id AS agent_id, agent.ro
   FROM instance JOIN agent ON agent.id = instance.agent_id
  WHERE instance.id = :id AND instance.ended_how IS NULL;
 
+-- name: instance_token
+-- A token that still opens the hall as this agent.
+SELECT id FROM token WHERE agent_id = :agent_id AND kind = 'agent' AND revoked_at IS NULL LIMIT 1;
+
 -- name: link_use
 -- Use up a one-time link.
 DELETE FROM token WHERE hash = :hash AND kind = 'link' AND expires_at > :now RETURNING id;

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from crewhall.config import Settings
 from crewhall.idempotency import savepoint
-from crewhall.identity import Actor
+from crewhall.identity import Actor, refuse_ended
 from crewhall.stop import Stop
 from crewhall.store.transaction import Look, Row, Tx, Work
 from crewhall.tool import State, StateT, Tool
@@ -84,6 +84,7 @@ class Call:
     def begin(self, at: int | None = None) -> Iterator[Tx]:
         """A short transaction, read-only unless the tool changes things. Nothing waits inside it.
 
+        An instance that was ended while its call waited changes nothing: Unauthorized.
         What it writes has the time `now`, or `at`. Where the call is one transaction as a whole, it is a part of that.
         """
         self.stop.check()
@@ -98,6 +99,7 @@ class Call:
         now = self.now if at is None else at
         work = Work(self.actor.id, self.tool.name, now, self.log_row, self._before_commit)
         with self.hub.store.write(work) as tx:
+            refuse_ended(tx, self.actor)
             yield tx
         self.in_log = True
 
@@ -106,6 +108,7 @@ class Call:
         """A short transaction in the middle of a long call, at the time it is then. The call log has the call's end."""
         self.stop.check()
         with self.hub.store.write(Work(self.actor.id, self.tool.name, self.later())) as tx:
+            refuse_ended(tx, self.actor)
             yield tx
 
     def one(self, name: str, /, **params: Any) -> Row | None:

@@ -13,7 +13,7 @@ from crewhall.errors import Failure, InvalidState
 from crewhall.identity import Credentials
 from tests.conftest import eventually
 from tests.families.crew.conftest import Site
-from tests.families.work.workflows import sql
+from tests.families.work.workflows import plan_workflow, sql, task
 from tests.outside.repos import commit, git, refs
 
 pytestmark = pytest.mark.slow
@@ -185,6 +185,33 @@ def test_no_message_is_taken_for_an_instance_that_is_being_ended(
         assert ended.result(30)
     assert refused.code == "INVALID_STATE" and f"in the middle of {tool.replace('_', ' ')}" in refused.message
     assert sql(site.hub, "SELECT id FROM instance_message") == []
+
+
+@pytest.mark.parametrize("end", ["instance_stop", "instance_abandon"])
+def test_a_call_that_waited_until_its_instance_ended_changes_nothing(site: Site, end: str) -> None:
+    """It was identified before the end, and waits for a thread, a lock or git meanwhile."""
+    name = site.start()
+    late = site.hub.identify(Credentials(token=site.received(name)["environment"]["CREWHALL_TOKEN"]))
+    _, tasks = plan_workflow(site.call, task("a"))
+    about = {"name": "w", "source_type": "prompt", "source_content": "w", "repository_path": str(site.repository)}
+    workflow = site.call("workflow_create", **about)["id"]
+    site.call(end, id=name)
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("task_claim", {"task_id": tasks["a"]}),
+        ("agent_heartbeat", {}),
+        ("agent_register", {"name": "ada", "runtime": "custom"}),
+        ("message_send", {"recipient_id": "operator", "message_type": "query", "body": "x"}),
+        ("message_send", {"recipient_id": "operator", "message_type": "query", "body": "x", "idempotency_key": "1"}),
+        ("workspace_create", {"workflow_id": workflow, "branch": "late"}),
+    ]
+    before = [sql(site.hub, f"SELECT * FROM {table}") for table in ("agent", "task", "message", "workspace")]
+    for tool, given in calls:
+        with pytest.raises(Failure) as refused:
+            site.hub.call(tool, given, late)
+        assert (refused.value.code, refused.value.status) == ("FORBIDDEN", 401), (tool, refused.value.message)
+    site.hub.chores.run_due()
+    assert [sql(site.hub, f"SELECT * FROM {table}") for table in ("agent", "task", "message", "workspace")] == before
+    assert "late" not in git(site.repository, "branch", "--list")
 
 
 def test_a_dead_instance_can_be_restarted(site: Site) -> None:

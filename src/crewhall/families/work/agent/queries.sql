@@ -102,9 +102,12 @@ UPDATE agent SET bridge = :bridge WHERE id = :id AND (bridge IS NULL OR bridge <
 SELECT id FROM agent WHERE bridge IN {each:bridges} AND status <> 'offline' AND has_left = 0;
 
 -- name: agents_lock
--- Agents that have not left, locked in the order of their ids.
+-- Agents that have not left and whose instance, if they are one, has not ended; locked in the order of their ids.
 SELECT id, status, last_heartbeat_at
-  FROM agent WHERE id IN {each:ids} AND has_left = 0 ORDER BY id {for_update};
+  FROM agent
+ WHERE id IN {each:ids} AND has_left = 0
+   AND NOT EXISTS (SELECT 1 FROM instance WHERE instance.agent_id = agent.id AND instance.ended_how IS NOT NULL)
+ ORDER BY id {for_update};
 
 -- name: agent_bridge_forget
 -- An agent is no longer kept by the bridge that it spoke through.
