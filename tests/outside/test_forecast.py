@@ -123,11 +123,78 @@ def test_without_room_for_temporary_files_there_is_none(
         forecast(repo, [])
 
 
+def own_settings(text: str) -> None:
+    """Settings of the person's own; `no_own_settings` has made a place for them."""
+    path = Path(os.environ["HOME"], ".gitconfig")
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.fixture
+def merged(repo: GitRepository, tmp_path: Path) -> list[Path]:
+    """Two that change a text in different places and one line of another differently; a third has only edited."""
+    root = Path(repo.root)
+    (root / ".gitattributes").write_text("*.txt merge=dri.ver filter=fil.ter\n*.two merge=second\n")
+    for name in ("far.txt", "near.txt", "x.two", "y.none"):
+        (root / name).write_text("".join(f"{number}\n" for number in range(9)))
+    commit(root, "texts")
+    trees = [worktree(repo, tmp_path, name) for name in "abc"]
+    for number, tree in enumerate(trees):
+        change(tree / "far.txt", f"from {tree.name}", 4 * number)
+        for name in ("near.txt", "x.two", "y.none"):
+            change(tree / name, f"from {tree.name}", 4)
+    for tree in trees[:2]:
+        commit(tree, "changed")
+    return trees
+
+
+def root_of(repo: GitRepository) -> Path:
+    return Path(repo.root)
+
+
+def program(tmp_path: Path, name: str, does: str = "exit 0") -> str:
+    """A command that notes that it ran."""
+    return f"echo {name} >> {tmp_path}/ran; {does}"
+
+
+def test_no_program_of_the_repositorys_settings_runs_and_texts_are_merged_as_texts(
+    repo: GitRepository, merged: list[Path], tmp_path: Path
+) -> None:
+    git(repo.root, "config", "merge.dri.ver.driver", program(tmp_path, "driver"))
+    git(repo.root, "config", "merge.dri.ver.recursive", "second")
+    git(repo.root, "config", "merge.default", "third")
+    git(repo.root, "config", "merge.third.driver", program(tmp_path, "default driver"))
+    git(repo.root, "config", "extensions.worktreeConfig", "true")
+    git(repo.root, "config", "--worktree", "merge.second.driver", program(tmp_path, "worktree's driver"))
+    for tree in (root_of(repo), *merged):
+        for kind in ("clean", "smudge"):
+            git(tree, "config", "--worktree", f"filter.fil.ter.{kind}", program(tmp_path, kind, "cat"))
+        git(tree, "config", "--worktree", "filter.fil.ter.process", program(tmp_path, "process", "exit 1"))
+        git(tree, "config", "--worktree", "filter.fil.ter.required", "true")
+    (tmp_path / "ran").unlink(missing_ok=True)
+    before = fingerprint(tmp_path)
+    told = forecast(repo, [place(tree) for tree in merged])
+    assert told.unreadable == () and not (tmp_path / "ran").exists()
+    assert conflicts_in(told) == {(a, b, ("near.txt", "x.two", "y.none")) for a, b in ("ab", "ac", "bc")}
+    assert fingerprint(tmp_path) == before
+
+
+def test_programs_of_the_persons_own_settings_run(repo: GitRepository, merged: list[Path], tmp_path: Path) -> None:
+    """What the repository says by the same name does not take their place."""
+    driver, clean = program(tmp_path, "driver"), program(tmp_path, "clean", "cat")
+    own_settings(f'[merge "dri.ver"]\n\tdriver = "{driver}"\n[filter "fil.ter"]\n\tclean = "{clean}"\n')
+    git(repo.root, "config", "merge.dri.ver.driver", program(tmp_path, "planted"))
+    git(repo.root, "config", "filter.fil.ter.clean", program(tmp_path, "planted", "cat"))
+    (tmp_path / "ran").unlink(missing_ok=True)
+    told = forecast(repo, [place(tree) for tree in merged])
+    assert set((tmp_path / "ran").read_text().split()) == {"driver", "clean"}
+    assert conflicts_in(told) == {(a, b, ("x.two", "y.none")) for a, b in ("ab", "ac", "bc")}
+
+
 def test_what_can_t_be_read_is_named_and_the_rest_is_compared(repo: GitRepository, trees: list[Path]) -> None:
     a, b, c, _ = trees
     other = make_repository(a.parent / "other")
-    git(repo.root, "config", "filter.broken.clean", "false")
-    git(repo.root, "config", "filter.broken.required", "true")
+    own_settings('[filter "broken"]\n\tclean = false\n\trequired = true\n')
     (c / ".gitattributes").write_text("* filter=broken\n")
     places = [
         place(a),

@@ -4,7 +4,8 @@ A forecast: which pieces of unfinished work would conflict if they were merged n
     forecast(repo, places: Sequence[MergeCandidate(name, path, branch)], pairs=None, base=None)
         -> MergeForecast(conflicts, against_base, unreadable, compared)       Pair(a, b, files, total, note)
 
-Each place counts with its uncommitted work. All that git writes on the way goes to a temporary object directory.
+Each place counts with its uncommitted work. All that git writes on the way goes to a temporary object directory. No
+filter and no merge driver of the repository's own settings runs: see git_settings.py.
 """
 
 import os
@@ -16,7 +17,8 @@ from itertools import combinations, islice
 from crewhall.errors import Failure, NotFound
 from crewhall.outside.disk import scratch
 from crewhall.outside.git import GitRepository, refusal, refuse_old_git
-from crewhall.outside.saving import snapshot
+from crewhall.outside.git_settings import without_own_programs
+from crewhall.outside.saving import git_dir_of, snapshot
 
 SINCE_MERGE_TREE = (2, 39)  # from which on it reads many pairs
 FILES = 20  # named for one pair
@@ -85,7 +87,7 @@ def forecast(
         chosen = [(a, b) for a, b in wanted if a in states and b in states]
         commits = [(states[a], states[b]) for a, b in chosen]
         commits += [(state, beside) for state in states.values()] if beside else []
-        outcomes = iter(_outcomes(repo, commits, env))
+        outcomes = iter(_outcomes(repo, commits, env | without_own_programs(repo, repo.git_dir)))
     conflicts = [_pair(a, b, outcome) for (a, b), outcome in zip(chosen, islice(outcomes, len(chosen)), strict=True)]
     against = [_pair(name, base or "", outcome) for name, outcome in zip(states, outcomes, strict=False)]
     return MergeForecast(_only_conflicts(conflicts), _only_conflicts(against), tuple(unreadable), len(commits))
@@ -130,7 +132,9 @@ def _states(
 def _state(repo: GitRepository, place: MergeCandidate, env: Mapping[str, str]) -> str:
     commit = None
     if place.path is not None and os.path.isdir(place.path):
-        commit = snapshot(repo, os.path.realpath(place.path), "A forecast", env).commit
+        path = os.path.realpath(place.path)
+        own = without_own_programs(repo, git_dir_of(repo, path))
+        commit = snapshot(repo, path, "A forecast", {**env, **own}).commit
     else:
         commit = repo.commit_of(f"refs/heads/{place.branch}")
     if commit is None and place.path is None:

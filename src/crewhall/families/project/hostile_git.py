@@ -29,22 +29,20 @@ from crewhall.families.project.family import ANSWERS
 from crewhall.families.project.rules_config import (
     ATTRIBUTES,
     EXCLUDES,
-    GitSetting,
     filters_off,
     own_value,
     replacements,
-    settings_in,
 )
 from crewhall.families.project.rules_git import GitStatus, StatusEntry, status_in
 from crewhall.outside.files import Top, open_root
 from crewhall.outside.git import git, refusal
+from crewhall.outside.git_settings import LIST, GitSetting, config_variables, settings_in
 from crewhall.outside.hostile_repository import leads_to
 from crewhall.outside.repository_paths import place_of
 from crewhall.outside.root_path import real_path
 from crewhall.paths import is_below
 
 FILE_BYTES = 65_536
-LIST = ("config", "--list", "--show-scope", "-z")
 STATE_FILES = ("HEAD", "index", "packed-refs", "refs", "reftable", "info/exclude", "info/attributes")
 SYSTEM_ATTRIBUTES = "/etc/gitattributes"
 STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=dirty")
@@ -249,11 +247,7 @@ def _run(call: Call, layout: GitLayout, arguments: Sequence[str], env: Mapping[s
 
 def _with_values(values: Mapping[str, str]) -> dict[str, str]:
     """Settings for git as variables, which come before those in files."""
-    env: dict[str, str] = {}
-    settings = {"safe.bareRepository": "explicit"} | dict(values)
-    for number, (key, value) in enumerate(settings.items()):
-        env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return env | {"GIT_CONFIG_COUNT": str(len(settings))}
+    return config_variables({"safe.bareRepository": "explicit"} | dict(values))
 
 
 def _read(directory: str, name: str) -> str | None:

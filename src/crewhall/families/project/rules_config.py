@@ -8,40 +8,11 @@ What git's settings say, and which of them a repository may not decide by itself
 In place of such a one the person's own setting counts, as if the repository had said nothing.
 """
 
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-OWN_SCOPES = ("local", "worktree")
+from crewhall.outside.git_settings import GitSetting
+
 EXCLUDES, ATTRIBUTES = "core.excludesfile", "core.attributesfile"
-
-
-@dataclass(frozen=True)
-class GitSetting:
-    """One setting of git's; `scope` says whose it is."""
-
-    scope: str
-    key: str
-    value: str
-
-    @property
-    def is_own(self) -> bool:
-        """Whether the repository says it."""
-        return self.scope in OWN_SCOPES
-
-    @property
-    def filter(self) -> str | None:
-        """The name of the filter that it is about."""
-        section, _, rest = self.key.partition(".")
-        name, dot, _ = rest.rpartition(".")
-        return name if section == "filter" and dot else None
-
-
-def settings_in(out: bytes) -> list[GitSetting]:
-    """What `git config --list --show-scope -z` tells; of settings with the same key, the last one counts."""
-    fields = os.fsdecode(out).split("\0")
-    pairs = zip(fields[::2], fields[1::2], strict=False)
-    return [GitSetting(scope, *entry.partition("\n")[::2]) for scope, entry in pairs]
 
 
 def replacements(settings: Sequence[GitSetting], defaults: Mapping[str, str]) -> dict[str, str]:
