@@ -3,8 +3,8 @@
 import contextlib
 import io
 import json
-import os
 import sys
+import weakref
 from collections.abc import Callable
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
@@ -14,6 +14,7 @@ import httpx2
 import pytest
 from mcp.shared.inbound import encode_header_value
 
+from crewhall.edges.bridge.address_files import AddressFile
 from crewhall.edges.cli import main
 from crewhall.edges.cli.tool_command import RULED_NO
 from crewhall.errors import every_failure
@@ -105,7 +106,10 @@ def by_cli(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict
 def announce(live: Live) -> Path:
     """The hall's home, where a command now finds the hub of the test's own process."""
     home = live.hub.settings.home
-    (home / f"hub-{os.getpid()}.json").write_text(json.dumps({"url": live.url, "pid": os.getpid()}))
+    address_file = AddressFile(live.hub.settings)
+    address_file.write(live.url)
+    address_file.path.write_text(json.dumps({"url": live.url}))  # for a command that is not told of the database
+    weakref.finalize(live, address_file.remove)
     return home
 
 

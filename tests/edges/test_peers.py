@@ -13,7 +13,7 @@ import pytest
 
 from crewhall.edges.http.peer import Peer
 from crewhall.errors import Unavailable
-from crewhall.outside.peers import Address, by_table, holders, peer_of, peer_socket
+from crewhall.outside.peers import Address, by_table, holders, is_served_by_us, peer_of, peer_socket
 from tests.conftest import eventually
 from tests.edges import stranger
 from tests.postgres import free_port
@@ -176,3 +176,11 @@ def test_a_kernel_that_cannot_be_asked_is_asked_again() -> None:
         peer.ask()
         assert peer.is_same_user
         assert os.getpid() in holders(os.fstat(client.fileno()).st_ino)
+
+
+def test_a_process_is_waited_for_until_it_has_accepted() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, contextlib.ExitStack() as stack:
+        client = stack.enter_context(socket.create_connection(listener.getsockname()))
+        assert not is_served_by_us(client, 0.05)
+        stack.enter_context(listener.accept()[0])
+        assert is_served_by_us(client, 5)

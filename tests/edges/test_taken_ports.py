@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from crewhall.edges.bridge.address_files import AddressFile
 from crewhall.families.project.open_worktrees import LISTENER
 from crewhall.identity import OPERATOR
 from tests.conftest import Live, eventually, serve_for_module
 from tests.edges import stranger
 from tests.edges.interfaces import MODERN
+from tests.edges.program import Program
 from tests.edges.raw_http import mcp_headers, mcp_params
 from tests.postgres import free_port, missing
 from tests.sizes import size
@@ -61,19 +63,25 @@ class Stranger:
 
 @contextlib.contextmanager
 def as_nobody(own: int, server: int, request: bytes) -> Iterator[Stranger]:
+    words = (str(own), str(server), request.hex(), GREETING.hex())
+    with run_as_nobody(Path(stranger.__file__).read_text(), *words) as process:
+        yield Stranger(process)
+
+
+@contextlib.contextmanager
+def run_as_nobody(program: str, *words: str) -> "Iterator[subprocess.Popen[str]]":
     python, runuser = shutil.which("python3", path="/usr/bin"), shutil.which("runuser")
     if python is None or runuser is None:
         missing("runuser and a Python that every user may run")
-    words = ["-c", Path(stranger.__file__).read_text(), str(own), str(server), request.hex(), GREETING.hex()]
     with subprocess.Popen(
-        [str(runuser), "-u", "nobody", "--", str(python), "-S", *words],
+        [str(runuser), "-u", "nobody", "--", str(python), "-S", "-c", program, *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         cwd="/",
     ) as process:
         try:
-            yield Stranger(process)
+            yield process
         finally:
             process.communicate(timeout=20)
 
@@ -172,3 +180,30 @@ def test_two_users_that_race_for_a_port_stay_who_they_are(live: Live) -> None:
         nobody.hear("sent")
         take_over(own, live.port)
     assert calls(live, "agent_register") == before
+
+
+LISTEN = """
+import socket
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    print(listener.getsockname()[1], flush=True)
+    listener.settimeout(20)
+    for _ in range(2):  # a look whether anyone listens, and the command itself
+        connection, _ = listener.accept()
+        print(connection.recv(10_000), flush=True)
+"""
+
+
+def test_a_command_sends_no_token_to_another_users_process(program: Program) -> None:
+    with program.up():
+        token = (program.home / "operator.token").read_text().strip()
+    with run_as_nobody(LISTEN) as process:
+        assert process.stdout is not None
+        address_file = AddressFile(program.settings)
+        address_file.write(f"http://127.0.0.1:{process.stdout.readline().strip()}")
+        try:
+            done = program.run("agent", "list")
+        finally:
+            address_file.remove()
+        came = [process.stdout.readline().strip() for _ in range(2)]
+    assert (done.code, came) == (7, ["b''"] * 2)
+    assert "your token was not sent there" in done.err and token not in done.err

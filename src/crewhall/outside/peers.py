@@ -1,5 +1,5 @@
 """
-Who is at the other end of a loopback connection, as the kernel tells it (Linux).
+Who is at the other end of a connection on this machine, as the kernel tells it (Linux).
 
 Each end of a connection is a socket of its own. The kernel is asked for the one whose local address is the client's;
 its uid is the user who made it. One question over netlink takes some microseconds; reading the whole socket table in
@@ -17,6 +17,7 @@ import os
 import socket
 import struct
 import sys
+import time
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -31,6 +32,7 @@ REQUEST = 1
 ANY_COOKIE = 0xFFFF_FFFF
 TABLES = {"/proc/net/tcp": False, "/proc/net/tcp6": True}
 IS_LINUX = sys.platform == "linux"
+FIRST_LOOK_SECONDS, LOOK_SECONDS = 0.001, 0.05
 CONNECTED = (1, 8)  # ESTABLISHED and CLOSE_WAIT, among the kernel's states of a connection
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 
@@ -66,6 +68,21 @@ def peer_of(connection: Connected) -> PeerSocket | None:
         return None  # it has ended
     found = peer_socket(peer, own)
     return found if _is_connected(connection) else None
+
+
+def is_served_by_us(connection: socket.socket, seconds: float) -> bool:
+    """Whether a process of our own user has accepted this connection; it is waited for that long.
+
+    True where the kernel does not even show our own end. Raises OSError as `peer_of` does.
+    """
+    own = peer_socket(connection.getsockname()[:2], connection.getpeername()[:2]) if IS_LINUX else None
+    if own is None:
+        return True
+    end, pause = time.monotonic() + seconds, FIRST_LOOK_SECONDS
+    while (found := peer_of(connection)) is None and time.monotonic() < end and _is_connected(connection):
+        time.sleep(pause)
+        pause = min(2 * pause, LOOK_SECONDS)
+    return found is not None and found.uid == os.getuid()
 
 
 def _is_connected(connection: Connected) -> bool:

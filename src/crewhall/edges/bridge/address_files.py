@@ -1,5 +1,14 @@
-"""The address files of a hall: each hub on this node writes where it listens. Standard library only."""
+"""
+The address files of a hall: each hub on this node writes where it listens. Standard library only.
 
+    hub ── writes, and holds a lock on it ──▶ hub-<pid>.json ── is it locked? ──▶ that hub runs
+                                                                 no ──▶ it was killed, and the port may be anyone's
+
+The system releases the lock with its process, after a boot and in a new container too. A pid says less: another
+process may have it by then.
+"""
+
+import fcntl
 import http.client
 import json
 import os
@@ -22,6 +31,7 @@ class AddressFile:
     def __init__(self, settings: Settings) -> None:
         self.path = settings.home / f"hub-{os.getpid()}.json"
         self._hall = hall_key(settings)
+        self._held: int | None = None
 
     def write(self, url: str) -> None:
         """Publish the URL, and delete the files of hubs that were killed."""
@@ -31,24 +41,39 @@ class AddressFile:
                 file.unlink(missing_ok=True)
         part = self.path.with_suffix(".part")
         facts = {"url": url, "pid": os.getpid(), "version": __version__, "hall": self._hall}
-        with open(open_own(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w", encoding="utf-8") as address_file:
-            address_file.write(json.dumps(facts) + "\n")
+        self._held = open_own(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.write(self._held, json.dumps(facts).encode() + b"\n")
         part.rename(self.path)
 
     def remove(self) -> None:
-        with suppress(OSError):
-            self.path.unlink()
+        """Take it back, before the port is given up; twice is once."""
+        if self._held is not None:
+            with suppress(OSError):
+                self.path.unlink()
+            os.close(self._held)
+            self._held = None
 
 
 def _is_alive(file: Path) -> bool:
-    """Whether the process that the file is named after runs, whoever owns it."""
+    """Whether the hub that wrote the file runs; also if it cannot be looked at, since it is another user's."""
     try:
-        os.kill(int(file.stem.partition("-")[2]), 0)
-    except (ProcessLookupError, ValueError):
-        return False
-    except PermissionError:
-        pass  # another user's
-    return True
+        descriptor = open_own(file, os.O_RDONLY)
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError)
+    try:
+        return _is_locked(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False
 
 
 def running_hubs(settings: Settings) -> list[str]:
@@ -62,17 +87,15 @@ def running_hubs(settings: Settings) -> list[str]:
 
 
 def _live_url(file: Path, hall: str) -> str | None:
-    """The URL in a hub's address file, or None if that hub no longer listens there.
-
-    Another program may have the port of a hub that was killed, and must not get the token.
-    """
+    """The URL in a hub's address file, or None if that hub no longer listens there."""
     try:
         with open(open_own(file, os.O_RDONLY), encoding="utf-8") as address_file:
+            if not _is_locked(address_file.fileno()):
+                return None
             facts = json.load(address_file)
         url = str(facts["url"])
         if facts.get("hall", hall) != hall:
             return None  # another hall that keeps its files in the same directory
-        os.kill(int(facts["pid"]), 0)
         address = urllib.parse.urlsplit(url)
         connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=CONNECT_SECONDS)
         connection.connect()

@@ -11,6 +11,7 @@ from crewhall.config import Settings
 from crewhall.edges.bridge.address_files import CONNECT_SECONDS, running_hubs
 from crewhall.edges.bridge.hello import client_directory, client_variables, working_directory
 from crewhall.errors import Unauthorized, Unavailable, every_failure
+from crewhall.outside.peers import is_served_by_us
 from crewhall.token_file import read_operator_token
 
 EVENTS = "text/event-stream"
@@ -75,6 +76,11 @@ class Hall:
         try:
             connection.connect()
             assert connection.sock is not None
+            if not is_served_by_us(connection.sock, CONNECT_SECONDS):
+                raise Unavailable(
+                    f"no process of yours answers at {self.url}, so your token was not sent there",
+                    hint="Look who listens there (`ss -ltnp`). If that is a hub of yours that stands still, end it.",
+                )
             connection.sock.settimeout(self.silence_seconds if progress else self.settings["tool.timeout"] + 30)
             connection.request(method, path, json.dumps(arguments) if arguments is not None else None, headers)
             answer = connection.getresponse()

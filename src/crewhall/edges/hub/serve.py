@@ -133,9 +133,15 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 class HubServer(uvicorn.Server):
-    """uvicorn with a hub's services. It calls `ready` once it listens."""
+    """uvicorn with a hub's services. It calls `ready` once it listens, and `leave` before it does not any more."""
 
-    def __init__(self, hub: Hub, listener: socket.socket, ready: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        listener: socket.socket,
+        ready: Callable[[], None] = lambda: None,
+        leave: Callable[[], None] = lambda: None,
+    ) -> None:
         self.services = HubServices(hub, self.stop)
         self.services.bridges.port = listener.getsockname()[1]
         self.services.connections["http"] = lambda: len(self.server_state.connections)
@@ -155,7 +161,7 @@ class HubServer(uvicorn.Server):
         # A running call's answer may be a stream, and is finished like any other; `leave` ends those that stand.
         AppStatus.enable_automatic_graceful_drain = False
         self.listener = listener
-        self._ready = ready
+        self._ready, self._leave = ready, leave
         self._used_at = time.monotonic()
 
     @contextmanager
@@ -192,6 +198,7 @@ class HubServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let running calls finish; those that go on are told to stop, and answer so before uvicorn cuts them off."""
+        self._leave()
         seconds = self.services.hub.settings["server.shutdown_seconds"]
         enough = asyncio.get_running_loop().call_later(seconds, self.services.dispatcher.cancel)
         try:
@@ -231,7 +238,7 @@ def up(settings: Settings, registry: Registry, say: Callable[[str], object], loc
             log.info("hub is up", extra={"url": url, "hub": hub.id, "version": __version__})
 
         try:
-            server = HubServer(hub, listener, ready)
+            server = HubServer(hub, listener, ready, address_file.remove)
             if lock is not None:
                 server.services.bridges.hold(lock, for_bridges=by_bridge)
             server.serve_forever()
