@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -521,6 +521,85 @@ def test_what_hubs_die_of_is_not_asked_for_ever(home: Path) -> None:
         client.kill()
     assert taken == ["tools/list"] * 3
     os.close(lock)
+
+
+Spoil = Callable[[HubSocket, Path], Any]
+
+
+def replace_by_a_link(hub_socket: HubSocket, aside: Path) -> None:
+    hub_socket.socket.unlink()
+    aside.write_text("somebody's")
+    hub_socket.socket.symlink_to(aside)
+
+
+def replace_by_a_file(hub_socket: HubSocket, aside: Path) -> None:
+    hub_socket.socket.rename(aside)
+    hub_socket.socket.touch()
+
+
+def remove_the_lock_too(hub_socket: HubSocket, aside: Path) -> None:
+    hub_socket.lock.unlink()
+    hub_socket.socket.unlink()
+
+
+SPOILS: dict[str, Spoil] = {
+    "removed": lambda hub_socket, aside: hub_socket.socket.unlink(),
+    "another listener, which is silent": lambda hub_socket, aside: hub_socket.listen(),
+    "a link": replace_by_a_link,
+    "a file": replace_by_a_file,
+    "the lock is gone too": remove_the_lock_too,
+}
+
+
+def socket_of(home: Path) -> HubSocket:
+    return HubSocket(config.load({}, {"home": str(home)}))
+
+
+@pytest.mark.parametrize("spoil", SPOILS.values(), ids=SPOILS)
+def test_a_socket_that_is_removed_or_replaced_is_made_again(home: Path, tmp_path: Path, spoil: Spoil) -> None:
+    with warm_bridges(home) as (early,):
+        agent = early.call("agent_register", name="ada", runtime="codex")["id"]
+        pid, hub_socket, aside = the_hub(home), socket_of(home), tmp_path / "aside"
+        listener = spoil(hub_socket, aside)
+        eventually(lambda: is_greeted(hub_socket), 10)
+        assert oct(hub_socket.socket.lstat().st_mode) == "0o140600"
+        assert not aside.is_file() or aside.read_text() == "somebody's"
+        with bridge(home) as late:
+            assert late.call("agent_get", id=agent)["name"] == "ada"
+            assert early.call("agent_get", id=agent)["name"] == "ada", "who was connected has noticed nothing"
+        assert the_hub(home) == pid
+        if listener is not None:
+            listener.close()
+
+
+def is_greeted(hub_socket: HubSocket) -> bool:
+    """Whether a hub greets who connects now."""
+    with suppress(OSError), hub_socket.connect() as connection:
+        connection.settimeout(2)
+        connection.sendall(b'{"crewhall": "0"}\n')
+        return b"version" in connection.recv(1000)
+    return False
+
+
+def test_the_doctor_tells_whether_bridges_can_come_in(home: Path) -> None:
+    program = Program(home)
+
+    def finding() -> dict[str, str]:
+        (found,) = (
+            one for one in json.loads(program.run("--json", "doctor").out)["findings"] if one["what"] == "socket"
+        )
+        return dict(found)
+
+    with program.up("--port", "0"):
+        hub_socket = socket_of(home)
+        eventually(lambda: finding()["state"] == "ok")
+        hub_socket.socket.unlink()
+        hub_socket.socket.mkdir()  # the hub does not remove it
+        found = finding()
+        assert found["state"] == "wrong" and str(hub_socket.socket) in found["finding"], found
+        assert "makes its socket again" in found["hint"]
+        hub_socket.socket.rmdir()
+        eventually(lambda: finding()["state"] == "ok")
 
 
 def test_a_hub_whose_queue_is_full_is_not_waited_for(home: Path) -> None:

@@ -19,6 +19,7 @@ from crewhall.config import Settings
 from crewhall.hall_directory import make_home
 from crewhall.ownership import open_own
 
+Identity = tuple[int, int]  # of a file: its device and inode
 SOCKET_PATH_BYTES = 100  # the kernel's limit is 107 on Linux, 103 on macOS
 
 
@@ -30,6 +31,7 @@ class HubSocket:
         hall = hall_key(settings)
         self.socket = self.home / f"hub-{hall}.sock"
         self.lock = self.home / f"hub-{hall}.lock"
+        self._bound: Identity | None = None  # of the socket that this process listens on
 
     def try_lock(self) -> int | None:
         """The lock that a hub holds as long as it lives, as an open file; None when another has it.
@@ -44,6 +46,11 @@ class HubSocket:
             os.close(held)
             return None
         return held
+
+    def is_locked_by(self, held: int) -> bool:
+        """Whether a lock that this process holds is still the hall's, and not that of a file which was removed."""
+        status = os.fstat(held)
+        return _identity(self.lock) == (status.st_dev, status.st_ino)
 
     def connect(self) -> socket.socket:
         """A connection to the hub. Raises OSError when none listens, or when it takes no more."""
@@ -69,7 +76,21 @@ class HubSocket:
             listener.bind(path)
         self.socket.chmod(0o600)
         listener.listen(512)
+        self._bound = _identity(self.socket)
         return listener
+
+    def is_bound(self) -> bool:
+        """Whether the socket that bridges find is the one on which this process listens."""
+        return self._bound is not None and _identity(self.socket) == self._bound
+
+
+def _identity(path: Path) -> Identity | None:
+    """Which file a path names, links not followed; None when there is none."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def is_own(connection: socket.socket) -> bool:

@@ -1,5 +1,6 @@
 """What may be wrong with a hall on this machine, each with its finding and a way out."""
 
+import json
 import os
 import platform
 import shutil
@@ -11,6 +12,7 @@ from typing import Any
 import pysqlite3.dbapi2 as sqlite3
 
 from crewhall.config import BY_KEY, Settings
+from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.errors import Failure
 from crewhall.store.migrate import migrations
 from crewhall.store.open import connect
@@ -19,6 +21,7 @@ from crewhall.store.transaction import Store
 from crewhall.token_file import TOKEN_FILE
 
 Finding = dict[str, str]
+GREETING_SECONDS = 5.0
 SAFE_SQLITE = (3, 51, 3)
 
 
@@ -35,6 +38,7 @@ def examine(settings: Settings, hubs: list[str], chores: list[dict[str, Any]] | 
         lambda: _hosts(settings),
         lambda: _claude(settings),
         lambda: _hub(hubs),
+        *([lambda: _socket(HubSocket(settings))] if hubs else []),
     ]
     return [check() for check in checks] + ([] if chores is None else [_chores(chores)])
 
@@ -161,6 +165,21 @@ def _hub(urls: list[str]) -> Finding:
     if urls:
         return _finding("ok", "hub", f"runs at {', '.join(urls)}")
     return _finding("note", "hub", "none runs here", "crewhall up")
+
+
+def _socket(hub_socket: HubSocket) -> Finding:
+    """Whether a bridge that comes now would be greeted. The hello is of no version, so no hub leaves for it."""
+    try:
+        with hub_socket.connect() as connection, connection.makefile("rwb") as lines:
+            connection.settimeout(GREETING_SECONDS)
+            lines.write(b'{"crewhall": "0"}\n')
+            lines.flush()
+            version = json.loads(lines.readline())["version"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = getattr(error, "strerror", None) or "it does not greet as a hub does"
+        hint = "The hub makes its socket again within seconds. If this stays, its log says why; restart it."
+        return _finding("wrong", "socket", f"no bridge can come in by {hub_socket.socket}: {reason}", hint)
+    return _finding("ok", "socket", f"{hub_socket.socket}: a hub of version {version} greets bridges")
 
 
 def _chores(records: list[dict[str, Any]]) -> Finding:

@@ -46,6 +46,7 @@ class BridgeServer:
         self._server: asyncio.Server | None = None
         self._bridges: dict[asyncio.Task[None], BridgeConnection] = {}
         self._is_leaving = False
+        self._trouble = ""
 
     @property
     def connections(self) -> int:
@@ -63,25 +64,46 @@ class BridgeServer:
         self.is_for_bridges = for_bridges
 
     def take_place(self) -> bool:
-        """Whether this hub has the hall's place on this node, perhaps from now on. Raises OSError."""
+        """Whether this hub has the hall's place on this node, perhaps from now on. Raises OSError.
+
+        A lock whose file was removed keeps no other hub away: then the new file decides.
+        """
+        if self._lock is not None and not self.hub_socket.is_locked_by(self._lock):
+            log.warning("the hall's lock was removed", extra={"lock": self.hub_socket.lock})
+            self.release()
         if self._lock is None:
             self._lock = self.hub_socket.try_lock()
         if self._lock is not None:
             self.has_place.set()
-        return self.has_place.is_set()
+        return self._lock is not None
 
     async def open(self) -> None:
-        """Listen, as soon as no other hub of this hall does."""
-        while not self.take_place():
+        """Listen as soon as no other hub of this hall does, and again whenever the socket was removed or replaced."""
+        while not self._is_leaving:
+            try:
+                if self.take_place() and not self.hub_socket.is_bound():
+                    await self._listen()
+            except OSError as error:
+                self._tell_trouble(error)
+                if self.is_for_bridges and self._server is None:
+                    self._leave()
+                    return
             await asyncio.sleep(LOOK_SECONDS)
-        try:
-            listener = self.hub_socket.listen()
-        except OSError as error:
-            log.error("no bridge can come in", extra={"socket": self.hub_socket.socket, "error": error})
-            if self.is_for_bridges:
-                self._leave()
-            return
+
+    async def _listen(self) -> None:
+        """Make the socket; one that bridges find no more is closed, and who came by it stays. Raises OSError."""
+        if self._server is not None:
+            log.warning("the hub's socket was removed or replaced; making it again")
+            self._server.close()
+        listener = self.hub_socket.listen()
         self._server = await asyncio.start_unix_server(self.serve, sock=listener, limit=self.line_bytes, backlog=512)
+        self._trouble = ""
+
+    def _tell_trouble(self, error: OSError) -> None:
+        """Log why no bridge can come in, once for each reason: the next try is a second away."""
+        if self._trouble != str(error):
+            log.error("no bridge can come in", extra={"socket": self.hub_socket.socket, "error": error})
+        self._trouble = str(error)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One bridge, from its hello to its end."""
@@ -129,7 +151,8 @@ class BridgeServer:
         if self._server is not None:
             self._server.close()
             with suppress(OSError):
-                self.hub_socket.socket.unlink()
+                if self.hub_socket.is_bound():  # it may be another hub's by now
+                    self.hub_socket.socket.unlink()
         for connection in self._bridges.values():
             connection.leave()
         end = time.monotonic() + seconds
