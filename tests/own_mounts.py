@@ -65,7 +65,7 @@ def mount(*words: str | Path) -> None:
 def mount_small(path: Path, pages: int) -> None:
     """An empty disk with room for so many pages."""
     path.mkdir(parents=True, exist_ok=True)
-    mount("-t", "tmpfs", "-o", f"size={pages * PAGE}", "tmpfs", path)
+    mount("-t", "tmpfs", "-o", f"size={pages * PAGE},mode=700", "tmpfs", path)
 
 
 def fill(path: Path, spare: int) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -20,10 +21,12 @@ from starlette.applications import Starlette
 
 from crewhall import __version__
 from crewhall.app import Call, Hub
+from crewhall.edges.http import health as health_module
 from crewhall.edges.http import metrics
 from crewhall.edges.http.metrics import Metrics
 from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.errors import Cancelled, Failure, Unavailable
+from crewhall.families.all import registry
 from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR, operator_token
 from crewhall.meter import BUCKETS, Meter
@@ -31,12 +34,13 @@ from crewhall.outside.leftovers import process_ids, read_process
 from crewhall.stop import Stop
 from crewhall.store import calls
 from crewhall.tool import Family, Registry
-from tests.conftest import BOTH, Clock, Live, eventually
+from tests.conftest import BOTH, Clock, Live, eventually, settings_for
 from tests.edges.conftest import SharedHubs, newcomer
 from tests.edges.interfaces import MODERN, mcp
 from tests.edges.raw_http import assert_refused, http
 from tests.edges.sample_family import SampleFamily
 from tests.edges.test_leaving import Deaf
+from tests.own_mounts import fill, mount_small, with_own_mounts
 
 sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 on_sqlite = pytest.mark.parametrize("hall", ["sqlite"], indirect=True)
@@ -553,7 +557,7 @@ def test_a_database_that_refuses_costs_its_own_numbers_alone(live: Live) -> None
     told = scrape(live)
     assert told.outcomes("agent_list") == {"ok": 1}
     assert told.values("crewhall_events_newest") == told.values("crewhall_event_lag") == []
-    assert health(live) == (503, {"status": "unavailable", "reason": "the database does not answer"})
+    assert health(live) == (503, {"status": "unavailable", "reason": "the database takes no changes"})
 
 
 @sqlite
@@ -564,9 +568,49 @@ def test_whatever_is_wrong_only_the_log_says_more(
     clock = BreakingClock()
     live = serve(clock=clock)
     clock.error = error
-    assert health(live) == (503, {"status": "unavailable", "reason": "the database does not answer"})
+    assert health(live) == (503, {"status": "unavailable", "reason": "the database takes no changes"})
     (said,) = [record for record in caplog.records if record.message == "a change does not get through"]
     assert str(error) in f"{vars(said).get('reason')} {said.exc_info}"
+
+
+def fill_the_disk_of_a_hall(directory: Path) -> None:
+    health_module.WRITE_SECONDS = 0.05
+    mount_small(directory / "home", 2000)
+    live = Live(Hub(settings_for(str(directory / "home" / "hall.db"), directory / "home"), registry()))
+    try:
+        for spare in (0, 1, 3):
+            live.hub.call("agent_register", {"name": f"agent {spare}", "runtime": "codex"}, OPERATOR)
+            assert health(live) == WELL
+            fill(directory / "home", spare)
+            with pytest.raises(Unavailable):
+                while True:  # what is left of the log's own room is used up
+                    live.hub.call("agent_token_create", {"name": "x" * 100}, OPERATOR)
+            eventually(lambda: health(live)[0] == 503, 10)
+            assert health(live) == (503, {"status": "unavailable", "reason": "the database takes no changes"})
+            fill(directory / "home", 1000)
+            eventually(lambda: health(live) == WELL, 10)
+    finally:
+        live.stop()
+        live.hub.close()
+
+
+@pytest.mark.slow
+def test_a_hub_whose_disk_is_full_is_not_well_until_there_is_room(tmp_path: Path) -> None:
+    with_own_mounts(fill_the_disk_of_a_hall, tmp_path)
+
+
+@sqlite
+def test_many_who_ask_whether_a_hub_is_well_cost_one_write(live: Live) -> None:
+    assert health(live) == WELL
+    before = probe_of(live.hub)
+    assert before and all(health(live) == WELL for _ in range(50))
+    assert probe_of(live.hub) == before
+
+
+def probe_of(hub: Hub) -> str | None:
+    with hub.store.read() as tx:
+        row = tx.one("hall_get", key="probe")
+    return None if row is None else str(row["value"])
 
 
 @sqlite

@@ -9,7 +9,6 @@ Neither waits for a database that hangs: after two seconds `/metrics` answers wi
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 from typing import Generic, TypeVar
@@ -22,6 +21,7 @@ from crewhall import __version__
 from crewhall.app import Hub
 from crewhall.edges.http.feed import newest_event
 from crewhall.edges.http.guard import credentials
+from crewhall.edges.http.health import WriteProbe
 from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.errors import Failure
 from crewhall.meter import BUCKETS, Tally
@@ -32,7 +32,6 @@ FRESH = {"Cache-Control": "no-store"}
 BOUNDS = (*(f"{bound:g}" for bound in BUCKETS), "+Inf")
 ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
-log = logging.getLogger(__name__)
 AnswerT = TypeVar("AnswerT")
 Sample = tuple[str, Mapping[str, str], float]  # what its name ends with, its labels, its value
 
@@ -50,7 +49,7 @@ class Metrics:
         self._position = position
         self._newest = SharedQuery(dispatcher, lambda: newest_number(dispatcher.hub))
         self._crew = SharedQuery(dispatcher, lambda: crew_metrics(dispatcher.hub))
-        self._change = SharedQuery(dispatcher, lambda: gets_through(dispatcher.hub))
+        self._change = SharedQuery(dispatcher, WriteProbe(dispatcher.hub).gets_through)
 
     def routes(self) -> list[Route]:
         return [Route("/metrics", self._metrics), Route("/healthz", self._health)]
@@ -83,7 +82,7 @@ class Metrics:
         answer = await self._change.answer()
         if answer is None:
             return f"no answer within {PATIENCE_SECONDS:g} s"
-        return None if answer else "the database does not answer"
+        return None if answer else "the database takes no changes"
 
 
 class SharedQuery(Generic[AnswerT]):
@@ -133,18 +132,6 @@ def crew_metrics(hub: Hub) -> str:
         + metric("crewhall_review_seconds", "gauge", "Time that rounds which are over took together.", single(took))
         + metric("crewhall_review_refusals", "gauge", "Requests for a review refused at the limit.", single(refusals))
     )
-
-
-def gets_through(hub: Hub) -> bool:
-    """Whether a change gets its turn at the database. It is an empty one: reads go on where a writer is stuck."""
-    try:
-        with hub.own_work():
-            return True
-    except Failure as failure:
-        log.warning("a change does not get through", extra={"reason": failure.message})
-    except Exception:  # whatever it is, the hub is not well
-        log.exception("a change does not get through")
-    return False
 
 
 def hub_metrics(hub: Hub) -> str:
