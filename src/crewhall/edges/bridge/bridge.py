@@ -218,7 +218,10 @@ class Bridge:
             self._lose()
 
     def _hear_all(self, data: bytes) -> None:
+        hub = self._hub
         for line in self._from_hub.feed(data):
+            if self._hub is not hub:
+                break  # lost at one of these lines: the others are no greeting of the next hub's
             self._hear(line)
 
     def _hear(self, line: bytes) -> None:

@@ -51,7 +51,10 @@ class Outbox:
         self.size += len(line) + 1
 
     def flush(self, out: "int | socket.socket") -> list[object]:
-        """Write what goes without waiting; the tags of the lines that left. Raises OSError when the reader is gone."""
+        """Write what goes without waiting; the tags of the lines that left.
+
+        Raises OSError when the reader is gone, but only when no line has left: then the next call raises it.
+        """
         left: list[object] = []
         while self._lines:
             line, tag = self._lines[0]
@@ -62,6 +65,10 @@ class Outbox:
                     written = out.send(memoryview(line)[self._gone : self._gone + CHUNK])
             except BlockingIOError:
                 break
+            except OSError:
+                if left:
+                    break  # its caller must hear of those first, or nobody would answer for them
+                raise
             self._gone += written
             if self._gone == len(line):
                 self._lines.popleft()
