@@ -15,8 +15,9 @@ import pytest
 
 from crewhall.errors import Cancelled, Conflict, Failure, InvalidInput, InvalidState, NotFound, TimedOut, Unavailable
 from crewhall.outside import git as git_module
-from crewhall.outside.git import GitRepository, lock, open_repository, refuse_old_git, version
+from crewhall.outside.git import GitRepository, lock, open_repository, refusal, refuse_old_git, version
 from crewhall.outside.removal import remove_worktree
+from crewhall.outside.run import Ended
 from crewhall.outside.saving import save_work
 from crewhall.outside.worktrees import Added, add_worktree, trash_of, worktrees
 from crewhall.stop import Stop
@@ -530,3 +531,43 @@ def test_a_submodule_is_a_repository_of_its_own(repo: GitRepository, tmp_path: P
     add_worktree(inner, str(tmp_path / "apart"), "login", "HEAD")
     assert [tree.path for tree in worktrees(inner)] == [inner.root, str(tmp_path / "apart")]
     assert "refs/heads/login" not in refs(outer.root)
+
+
+@pytest.mark.parametrize(
+    ("complaint", "told"),
+    [
+        ("fatal: bad shallow line: hunter2: x", "fatal: bad shallow line"),
+        ("fatal: unexpected line in .git/packed-refs: hunter2", "fatal: unexpected line in .git/packed-refs"),
+        (
+            "error: unable to normalize alternate object path: hunter2",
+            "error: unable to normalize alternate object path",
+        ),
+        (
+            "error: object directory hunter2: a does not exist; check .git/objects/info/alternates",
+            "error: object directory does not exist; check .git/objects/info/alternates",
+        ),
+        ("fatal: bad numeric config value 'hun'ter2' for 'core.x' in file a: b", "fatal: bad numeric config value"),
+        ("fatal: bad config variable 'hunter2.x' in file 'a' at line 1", "fatal: bad config variable"),
+        ("fatal: Corrupt MERGE_HEAD file (hunter2)", "fatal: Corrupt MERGE_HEAD file"),
+        ("hunter2 is not a valid attribute name: .gitattributes:1", "exit code 128"),
+        (
+            "error: unable to create file a/b: File name too long",
+            "error: unable to create file a/b: File name too long",
+        ),
+        ("fatal: odd", "fatal: odd"),
+    ],
+)
+def test_a_refusal_repeats_no_line_of_a_file(complaint: str, told: str) -> None:
+    refused = refusal(Ended(128, b"", complaint.encode()), "do it")
+    assert refused.message == f"git could not do it: {told}"
+
+
+@pytest.mark.parametrize("name", ["shallow", "packed-refs", "objects/info/alternates"])
+def test_real_git_quotes_a_file_and_we_do_not(tmp_path: Path, name: str) -> None:
+    repo = make_repository(tmp_path / "repo")
+    (tmp_path / "netrc").write_text("hunter2 machine\n")
+    (Path(repo.git_dir) / name).unlink(missing_ok=True)
+    (Path(repo.git_dir) / name).symlink_to(tmp_path / "netrc")
+    ended = repo.git("log", "-1", "HEAD")
+    assert b"hunter2" in ended.err
+    assert "hunter2" not in refusal(ended, "look").message

@@ -14,8 +14,10 @@ escapes, as the os module gives them; a repository's root, its current branch an
 """
 
 import contextlib
+import errno
 import fcntl
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -50,6 +52,12 @@ EXPLICIT = ["-c", "safe.bareRepository=explicit"]  # once we know it, it is neve
 SETTINGS = [word for name, value in OWN_WAYS.items() for word in ("-c", f"{name}={value}")]
 NO_REPOSITORY = "Name a directory in a git repository; `git init` and a first commit make one."
 STRANGE = b"dubious ownership"
+COMPLAINTS = ("fatal: ", "error: ")
+SYSTEM_WORDS = frozenset(map(os.strerror, errno.errorcode))
+# Messages that quote what is in a file before any colon, or without one: the group is what is told of them.
+QUOTES = re.compile(
+    r"(config (?:value|variable)) '.*|(?<=object directory)() .*(?= does not exist)|(orrupt \w+ file) \(.*"
+)
 STRANGERS = (
     "Another user owns it, and its configuration can run programs. If you trust it, run "
     "`git config --global --add safe.directory PATH` with its path, as the hall's user."
@@ -98,11 +106,22 @@ def git(
 
 
 def refusal(ended: Ended, doing: str, hint: str = "See what git says, put that right, and try again.") -> Failure:
-    """Git's own words as a failure: its first complaint, which is the cause, and its last."""
-    lines = [line for line in ended.err.decode("utf-8", "replace").splitlines() if line.strip()]
-    complaints = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:]
+    """Git's own words as a failure: its first complaint, which is the cause, and its last; not what they quote."""
+    lines = ended.err.decode("utf-8", "replace").splitlines()
+    complaints = [_cut_quotes(line) for line in lines if line.startswith(COMPLAINTS)]
+    complaints = complaints or [line for line in lines if line.rpartition(": ")[2] in SYSTEM_WORDS]
     told = "; ".join(dict.fromkeys([*complaints[:1], *complaints[-1:]]))
     return InvalidState(f"git could not {doing}: {told or f'exit code {ended.code}'}", hint=hint)
+
+
+def _cut_quotes(complaint: str) -> str:
+    """A complaint without lines of files: git quotes those behind a colon, as it does the system's own words.
+
+    What git reads as its own may be a link to any file, so that such a line is anybody's secret.
+    """
+    kind, _, told = complaint.partition(": ")
+    words, colon, more = QUOTES.sub(lambda found: found[found.lastindex or 0], told).partition(": ")
+    return f"{kind}: {words}{colon}{more}" if more in SYSTEM_WORDS else f"{kind}: {words}"
 
 
 def version() -> tuple[int, int]:
