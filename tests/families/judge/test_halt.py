@@ -1,6 +1,7 @@
 """CRITICAL_HALT: the workflow stops in the same moment as the report is kept, and a person decides how it goes on."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.conftest import Agent
 from tests.families.judge.judge_site import CONTRACT, BackgroundCall, JudgeSite, on_both, rules, says
 from tests.families.work.claims import PERSON, ask, claim, events_about, job, refuse_changes, register_agent
 from tests.families.work.workflows import WORDS
+from tests.outside.repos import make_repository
 
 pytestmark = pytest.mark.slow
 
@@ -159,6 +161,18 @@ def test_a_contract_that_is_wrong_about_the_hall_is_refused(site: JudgeSite) -> 
     site.contract(task_id=one.task, workflow_id=one.id)
     site.cli.plays(rules("PASS", one.task))
     assert site.review()["workflow_id"] == one.id
+
+
+def test_a_contract_halts_no_workflow_of_another_repository(site: JudgeSite, tmp_path: Path) -> None:
+    others = make_repository(tmp_path / "others").root
+    fields = {"name": "w", "source_type": "prompt", "source_content": "x"}
+    other = site.ask("workflow_create", repository_path=others, **fields)["id"]
+    site.contract(workflow_id=other)
+    refused = site.refusal()
+    assert refused.code == "INVALID_INPUT" and others in refused.message and str(site.root) in refused.message
+    assert (site.cli.runs(), status(site, other)) == ([], "planning")
+    own = site.ask("workflow_create", repository_path=str(site.root), **fields)["id"]
+    assert review(site, workflow_id=own)["workflow_paused"] is True
 
 
 @on_both

@@ -10,6 +10,8 @@ from crewhall.families.judge.model import Contract
 from crewhall.families.judge.paths import InputDirectory, read
 from crewhall.families.judge.rules_answer import problems
 from crewhall.families.judge.rules_prompt import InputFile
+from crewhall.families.work.repository.tools import site_of
+from crewhall.families.work.workflow.model import WorkflowRow
 from crewhall.outside.strict_json import strict_json
 
 SHAPE = (
@@ -34,27 +36,40 @@ def contract_at(call: Call, directory: InputDirectory, path: str) -> tuple[Contr
         raise InvalidInput(f"{file.name} is no contract: {error}", hint=SHAPE) from None
 
 
-def workflow_of(call: Call, contract: Contract) -> str | None:
+def workflow_of(call: Call, contract: Contract, directory: InputDirectory) -> str | None:
     """The workflow that the contract names, or that its task is of.
 
-    Raises InvalidInput when there is no such workflow, or the task is another's.
+    Raises InvalidInput when there is no such workflow or task, the task is another's, or the workflow is of another
+    repository than the directory: what is judged here halts nothing there.
     """
     with call.look() as tx:
-        task = tx.one("task_workflow", id=contract.task_id)
-        named = contract.workflow_id
-        if named is not None and tx.one("workflow_get", id=named) is None:
-            raise InvalidInput(
-                f"workflow_id: there is no workflow '{named}' in this hall", hint="Leave it out, or mend it."
-            )
+        task, named = tx.one("task_workflow", id=contract.task_id), contract.workflow_id
+        workflow_id = named if task is None else task["workflow_id"]
+        workflow = None if workflow_id is None else tx.one("workflow_get", id=workflow_id)
     if task is None and LOOKS_LIKE_A_TASK.fullmatch(contract.task_id):
         raise InvalidInput(
             f"task_id: there is no task '{contract.task_id}' in this hall", hint="task_list shows a workflow's tasks."
         )
-    if task is None:
-        return named
-    if named not in (None, task["workflow_id"]):
+    if named is not None and workflow is None:
         raise InvalidInput(
-            f"workflow_id is {named}, and task {contract.task_id} belongs to {task['workflow_id']}",
-            hint="Mend one of them.",
+            f"workflow_id: there is no workflow '{named}' in this hall", hint="Leave it out, or mend it."
         )
-    return str(task["workflow_id"])
+    if named not in (None, workflow_id):
+        raise InvalidInput(
+            f"workflow_id is {named}, and task {contract.task_id} belongs to {workflow_id}", hint="Mend one of them."
+        )
+    if workflow is not None:
+        _refuse_other_repository(workflow, directory.path)
+    return workflow_id
+
+
+def _refuse_other_repository(workflow: WorkflowRow, directory: str) -> None:
+    """Raise InvalidInput when both are in repositories of this machine, and these are two."""
+    if workflow["repository_path"] is None:
+        return
+    here, there = site_of(directory), site_of(workflow["repository_path"])
+    if here.is_repository and there.is_repository and here.path != there.path:
+        raise InvalidInput(
+            f"workflow {workflow['id']} is of {there.path}, and the contract is in {here.path}",
+            hint="Ask in a working tree of that repository, or name a workflow of this one.",
+        )

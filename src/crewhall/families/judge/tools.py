@@ -79,7 +79,7 @@ def claude_judge_review(
     def question() -> MenuQuestion:
         contract, file = contract_at(call, directory, contract_path)
         inputs = {"contract": [file], "files": input_files(call, directory, contract.changed_files, may_be_gone=True)}
-        workflow_id, reports = workflow_of(call, contract), report_directory(call, directory, report_dir)
+        workflow_id, reports = workflow_of(call, contract, directory), report_directory(call, directory, report_dir)
         return MenuQuestion(REVIEW, directory, inputs, contract.task_id, timeout_seconds, workflow_id, fresh, reports)
 
     return _review(answer(call, question))
@@ -180,7 +180,7 @@ def claude_resolve_conflict(
             "report": [read(call, directory, judge_report_path)],
             "rebuttal": [read(call, directory, rebuttal_path)],
         }
-        workflow_id = workflow_of(call, contract)
+        workflow_id = workflow_of(call, contract, directory)
         return MenuQuestion(CONFLICT, directory, inputs, contract.task_id, timeout_seconds, workflow_id, fresh)
 
     result = answer(call, question)
