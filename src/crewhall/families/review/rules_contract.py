@@ -1,13 +1,40 @@
 """The contract that the judge gets of a round, and what becomes of its verdict. No I/O."""
 
 import json
+import os
 from typing import Any
 
+from crewhall.errors import InvalidInput
 from crewhall.families.review.model import FeedbackType, ItemGiven, ItemRow, Priority, TaskUnderReview
 
 MOST_FILES, MOST_ITEMS, ITEM_CHARACTERS = 2_000, 50, 4_000
 TEXT_CHARACTERS = 20_000
 PRIORITIES: dict[str, Priority] = {"CONDITIONAL": "normal", "FAIL": "high", "CRITICAL_HALT": "urgent"}
+
+
+def refuse_unjudgeable(coder: str, paths: list[str]) -> None:
+    """Raise InvalidInput for files that a contract can't name: the judge would pass what it has not seen."""
+    odd = next((path for path in paths if not _is_text(path)), None)
+    if odd is not None:
+        raise InvalidInput(
+            f"the name of {os.fsencode(odd)!r} is not UTF-8, and the judge can't be given it",
+            hint="Rename the file, commit that, then ask again.",
+            instance_id=coder,
+        )
+    if len(paths) > MOST_FILES:
+        raise InvalidInput(
+            f"the branch changes {len(paths)} files, and the judge reviews at most {MOST_FILES} at once",
+            hint="Commit less on this branch; generated files may belong in .gitignore.",
+            instance_id=coder,
+        )
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def contract_text(task: TaskUnderReview, changed: list[str], said: str | None, items: list[ItemRow]) -> str:
@@ -22,7 +49,7 @@ def contract_text(task: TaskUnderReview, changed: list[str], said: str | None, i
         "workflow_id": task["workflow_id"],
         "specification": {"requirements": [one[:TEXT_CHARACTERS] for one in requirements if one.strip()][:200]},
         "acceptance_criteria": criteria[:100],
-        "changed_files": changed[:MOST_FILES],
+        "changed_files": changed,
     }
     if approach := str(plan.get("approach") or ""):
         contract["specification"]["approach"] = approach[:TEXT_CHARACTERS]

@@ -50,7 +50,7 @@ from crewhall.families.review.rules import (
     limit_failure,
     refuse_unreviewable,
 )
-from crewhall.families.review.rules_contract import contract_text
+from crewhall.families.review.rules_contract import contract_text, refuse_unjudgeable
 from crewhall.families.review.steps import REVIEWING, SENDING
 from crewhall.identity import new_id
 from crewhall.live_settings import live_setting
@@ -143,8 +143,15 @@ def _prepare(call: Call, coder: InstanceRow, completion: str | None, prompt: str
         ports=candidate_ports(call),
         names=names_taken(repo, _stem(coder)),
         judged=judged,
-        files=paths_since(repo, coder, coder["base_branch"], coder["base_branch"]) if judged else [],
+        files=_judged_files(repo, coder) if judged else [],
     )
+
+
+def _judged_files(repo: GitRepository, coder: InstanceRow) -> list[str]:
+    """The files that the judge is given. Raises InvalidInput, InvalidState where it would not see all of them."""
+    paths = paths_since(repo, coder, coder["base_branch"], coder["base_branch"])
+    refuse_unjudgeable(coder["id"], paths)
+    return paths
 
 
 def _begin_round(call: Call, tx: Tx, coder: InstanceRow, asked: _Request) -> tuple[Change, InstanceRow] | None:
