@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from threading import Lock
 from types import TracebackType
+from typing import Literal
 
 from crewhall.errors import Failure, Internal
 
@@ -32,12 +33,18 @@ class Tally:
     seconds: float = 0.0
 
 
+# Why a client cannot know whether its call happened: it went, the hub died (its bridge says so), or nothing stops it.
+UNKNOWN = ("client_gone", "hub_died", "stuck")
+Unknown = Literal["client_gone", "hub_died", "stuck"]
+
+
 class Meter:
     """The tallies of a fixed set of tools, right under any number of threads. No caller's word becomes a name in it."""
 
     def __init__(self, tools: Iterable[str]) -> None:
         self.started_at = time.time()
         self.running = 0
+        self.unknown: dict[str, int] = dict.fromkeys(UNKNOWN, 0)
         self._tallies = {tool: Tally() for tool in tools}
         self._lock = Lock()  # held for a few additions, never while a call runs
 
@@ -52,6 +59,11 @@ class Meter:
                 tool: Tally(dict(tally.outcomes), list(tally.buckets), tally.seconds)
                 for tool, tally in self._tallies.items()
             }
+
+    def lose(self, reason: Unknown, calls: int = 1) -> None:
+        """Count calls of which nobody can tell the client whether they happened."""
+        with self._lock:
+            self.unknown[reason] += calls
 
     def begin(self) -> None:
         with self._lock:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -21,12 +22,14 @@ from crewhall.edges.bridge.hub_socket import HubSocket
 from crewhall.edges.bridge.launch import EmbeddedHub, NoHub
 from crewhall.errors import InvalidInput
 from crewhall.identity import OPERATOR
+from crewhall.token_file import read_operator_token
 from tests.conftest import Agent, Live, eventually
 from tests.edges.conftest import make_home
 from tests.edges.interfaces import CREWHALL, MODERN
 from tests.edges.prefork import REAL
 from tests.edges.prefork import environment as prefork_environment
 from tests.edges.program import PASSED_ON, Program
+from tests.edges.raw_http import http
 from tests.edges.sample_family import SampleFamily
 from tests.edges.stdio import LEGACY, Stdio, bridges, end, hall_of, hubs, is_alive, the_hub, thread_states, warm_bridges
 
@@ -129,6 +132,26 @@ def test_a_call_that_was_with_a_dying_hub_may_have_happened(home: Path) -> None:
         assert result["isError"] and json.loads(result["content"][0]["text"]) == body
         assert body["code"] == "UNAVAILABLE" and "may have happened" in body["message"] and body["hint"]
         assert client.answer(listed)["result"]["tools"], "what changes nothing is asked again"
+        eventually(lambda: unknown_calls(home, the_hub(home)) == {"client_gone": 0, "hub_died": 1, "stuck": 0})
+
+
+def unknown_calls(home: Path, pid: int) -> dict[str, int]:
+    """What the hub's metrics say of calls whose clients do not know how they ended, by reason."""
+    url = json.loads((home / f"hub-{pid}.json").read_text())["url"]
+    text = http.get(f"{url}/metrics", headers={"Authorization": f"Bearer {read_operator_token(home)}"}).text
+    return {name: int(count) for name, count in re.findall(r'calls_unknown_total\{reason="(\w+)"\} (\d+)', text)}
+
+
+@pytest.mark.parametrize(("tool", "expected"), [("lab_wait", 1), ("lab_quiet", 0)])
+def test_a_change_whose_bridge_is_killed_is_counted(serve: Callable[..., Live], tool: str, expected: int) -> None:
+    lab = SampleFamily()
+    live = serve(tools=lab.registry)
+    client = Stdio(live.hub.settings.home, **hall_of(live))
+    client.send("tools/call", name=tool, arguments={})
+    assert lab.started.wait(20)
+    client.kill()
+    eventually(lambda: lab.ended, 20)
+    assert live.hub.meter.unknown == {"client_gone": expected, "hub_died": 0, "stuck": 0}
 
 
 def _has_passed_on(client: Stdio) -> bool:

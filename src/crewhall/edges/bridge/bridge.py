@@ -63,7 +63,8 @@ class ClientMessage:
 class Bridge:
     def __init__(self, hub_source: HubSource, hello: dict[str, Any], stdin: int = 0, stdout: int = 1) -> None:
         self._hub_source = hub_source
-        self._hello = json.dumps(hello).encode()
+        self._hello = hello
+        self._unknown = 0  # calls that were with a hub when it died, and that no hub has been told of
         self._stdin, self._stdout = stdin, stdout
         self._from_client, self._to_client = Lines(), Outbox()
         self._from_hub, self._to_hub = Lines(), Outbox()
@@ -249,6 +250,7 @@ class Bridge:
             self._lose()
             return
         self._is_open = True
+        self._unknown = 0
         self._most_bytes = int(answer["max_bytes"])
         self._replay()
         waiting, self._waiting = self._waiting, deque()
@@ -289,6 +291,7 @@ class Bridge:
         again = [message for message in self._asked.values() if message.is_repeatable]
         for message in self._asked.values():
             if not message.is_repeatable:
+                self._unknown += message.method == "tools/call"
                 self._refuse(message, _hub_lost())
         self._asked = {}
         self._waiting = deque((*again, *unsent, *self._waiting))
@@ -334,7 +337,7 @@ class Bridge:
         if self._hub is not None:
             self._connected_at = now
             self._hub.setblocking(False)
-            self._to_hub.put(self._hello)
+            self._to_hub.put(json.dumps(self._hello | {"unknown": self._unknown}).encode())
             self._flush_to_hub()
         elif needs:
             self._hub_source.start()
@@ -375,5 +378,6 @@ def _too_large(most: int) -> TooLarge:
 
 def _hub_lost() -> Unavailable:
     return Unavailable(
-        "the hub went away while this call was with it: it may have happened", hint="Look before you repeat it."
+        "the hub went away while this call was with it: it may have happened",
+        hint="Look before you repeat it. With the idempotency_key that it had, it is done once.",
     )

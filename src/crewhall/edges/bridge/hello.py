@@ -1,8 +1,9 @@
 """
 What a bridge and its hub say first, and what a client says of itself. Standard library only.
 
-    bridge ── {"crewhall": "0.1.0", "directory": …, "token": …, "families": …, "profile": …, "variables": {…}} ──▶ hub
+    bridge ── {"crewhall": "0.1.0", "directory": …, "token": …, "families": …, "profile": …, …} ──▶ hub
     bridge ◀── {"version": "0.1.0", "max_bytes": 4194304, "leaving": false} ── hub, or {"error": {…}}
+    "unknown" in a hello counts the bridge's calls that were with a hub when it died
     then JSON-RPC both ways, a message a line; and two words:
     bridge ◀── !leaving    the hub stops: send no more, what was sent is still answered
     bridge ──▶ !bye        nothing more comes

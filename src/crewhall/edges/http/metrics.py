@@ -149,6 +149,7 @@ def hub_metrics(hub: Hub) -> str:
     runs += [("", {"chore": one.name, "outcome": "ok"}, one.runs - one.failures) for one in chores]
     took: list[Sample] = [("", {"chore": one.name}, (one.duration_ms or 0) / 1000) for one in chores if one.runs]
     running: list[Sample] = [("", {"chore": one.name}, int(one.is_running)) for one in chores]
+    unknown: list[Sample] = [("", {"reason": reason}, count) for reason, count in hub.meter.unknown.items()]
     lost, began = single(hub.calls.dropped), single(hub.meter.started_at)
     return (
         metric("crewhall_info", "gauge", "Which hub this is.", [("", info, 1)])
@@ -156,6 +157,7 @@ def hub_metrics(hub: Hub) -> str:
         + metric("crewhall_calls_total", "counter", "Calls that have ended, by their outcome.", ended)
         + metric("crewhall_call_seconds", "histogram", "How long calls took.", times)
         + metric("crewhall_calls_running", "gauge", "Calls that run now.", single(hub.meter.running))
+        + metric("crewhall_calls_unknown_total", "counter", "Calls whose client can't know if they happened.", unknown)
         + metric("crewhall_chore_runs_total", "counter", "Runs of chores, by how they ended.", runs)
         + metric("crewhall_chore_last_seconds", "gauge", "How long the last run of a chore took.", took)
         + metric("crewhall_chore_running", "gauge", "Whether a chore runs now.", running)

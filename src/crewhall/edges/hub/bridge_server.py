@@ -20,7 +20,7 @@ from crewhall.config import CLIENT_VARIABLES
 from crewhall.edges.bridge.hello import BYE, LEAVING, client_directory, version_of
 from crewhall.edges.bridge.hub_socket import HubSocket, is_own, peer_pids
 from crewhall.edges.mcp.caller import Caller, caller, families_in
-from crewhall.edges.mcp.line_transport import Conversation
+from crewhall.edges.mcp.line_transport import MOST_AT_ONCE, Conversation
 from crewhall.edges.mcp.server import McpEdge
 from crewhall.errors import Failure, Forbidden, InvalidInput
 from crewhall.identity import Credentials, Sender, new_id
@@ -132,6 +132,7 @@ class BridgeServer:
         except Failure as failure:
             await connection.say(json.dumps({"error": failure.body()}))
             return False
+        self.edge.dispatcher.hub.meter.lose("hub_died", _unknown_calls(hello))
         is_newer = version_of(str(hello["crewhall"])) > version_of(__version__)
         leaves = is_newer or self._makes_way(hello)
         most = self.edge.dispatcher.hub.settings["server.max_body_bytes"]
@@ -168,6 +169,12 @@ class BridgeServer:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def _unknown_calls(hello: dict[str, Any]) -> int:
+    """How many calls the bridge had with a hub when that died."""
+    count = hello.get("unknown")
+    return min(count, MOST_AT_ONCE) if isinstance(count, int) and count > 0 else 0
 
 
 class BridgeConnection:

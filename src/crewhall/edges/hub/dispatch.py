@@ -17,6 +17,7 @@ from crewhall.app import NOWHERE, Hub, Origin
 from crewhall.edges.hub.threads import Job, ThreadPerJob, Threads
 from crewhall.errors import Failure, Internal, TimedOut, Unavailable
 from crewhall.identity import Actor, Credentials
+from crewhall.meter import Unknown
 from crewhall.stop import Stop
 from crewhall.tool import Tool
 
@@ -108,9 +109,11 @@ class Dispatcher:
                 await relay.flush()
             return answer
         except TimedOut as failure:
+            self._lose(tool, "stuck")
             return CallResult(failure.body(name), failure)
         except asyncio.CancelledError:
             stop.cancel()
+            self._lose(tool, "client_gone")
             await job.wait_for_end()
             raise
         finally:
@@ -119,6 +122,10 @@ class Dispatcher:
             del self._running[stop], self._worktrees[stop]
             if relay is not None:
                 relay.end()
+
+    def _lose(self, tool: Tool, reason: Unknown) -> None:
+        if tool.changes:
+            self.hub.meter.lose(reason)
 
     def cancel(self, worktree: str | None = None) -> None:
         """Tell all calls to stop, or those that came by a worktree's server; each still gets an answer that says so."""

@@ -44,9 +44,10 @@ Crewhall is the hall where the coding agents of this machine coordinate. Other a
 1. Join once: agent_register(name, runtime, capabilities), and keep the id it returns. If you connect with your own \
 token you are known already: the call updates your entry, and agent_id may be left out everywhere.
 2. Take work: task_get_available(repository_path=your directory) shows what you could do, task_claim takes a task so \
-that no one else does it. When success is false another has it: take the next. Work in the workspace that it names; \
-where it names none, file_reserve what you will change. task_load_context tells all about the task, also when your \
-memory was cleared: it knows which you hold. Begin it with task_update_status in_progress.
+that no one else does it. When success is false another has it: take the next. LIMIT_EXCEEDED means that as many tasks \
+of its workflow run as may. Work in the workspace that it names; where it names none, \
+file_reserve what you will change. task_load_context tells all about the task, also when your memory was cleared: it \
+knows which you hold. Begin it with task_update_status in_progress.
 3. Note each step, decision and error with checkpoint_add: it is your memory, and your successor's. Give the \
 claim_epoch of your claim with what you write; STALE_CLAIM means that the task is another's now: stop.
 4. End it with task_update_status: completed and the outcome, or failed and the error. task_release gives it back.
@@ -56,8 +57,9 @@ happened.
 7. Act as yourself only. Leave with agent_unregister when you are done.
 
 Errors are results with a code, a message and a hint. Do what the hint says; when `recoverable` is false, do not \
-repeat the call. A call that answered has happened and is on disk. Lists are bounded: total says how many there are, \
-next_offset or next_cursor where to go on, left_out what of a text was cut.
+repeat the call. A call that answered has happened and is on disk. Give what creates something an idempotency_key: \
+when no answer comes, repeat the call with the same key, and it is done once. Lists are bounded: total says how many \
+there are, next_offset or next_cursor where to go on, left_out what of a text was cut.
 """
 
 # What a list says depends on who asks and on the hub's version, and on nothing that happens.
