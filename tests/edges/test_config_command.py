@@ -456,6 +456,23 @@ def test_no_agent_gets_hold_of_a_token_by_calling_itself_what_the_operator_will_
     assert f"cursor is agent {eve['agent_id']} there" in done.err.lower()
 
 
+def test_a_link_of_a_project_leads_no_entry_elsewhere(user: UserHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, elsewhere = user.home / "theirs", user.home / "elsewhere"
+    make_repository(project)
+    elsewhere.mkdir()
+    (project / ".cursor").symlink_to(elsewhere)
+    (project / ".mcp.json").symlink_to("../elsewhere/x.json")
+    monkeypatch.chdir(project)
+    for client in ("cursor", "claude"):
+        refused = user.config(f"--client {client} --scope project --write", exit_code=2).err
+        assert f"leads out of the project, to {elsewhere}" in refused and "--file" in refused
+    assert list(elsewhere.iterdir()) == []
+    (project / ".vscode").symlink_to("file-0.d")
+    (project / "file-0.d").mkdir()
+    user.config("--client vscode --scope project --write")
+    assert (project / "file-0.d/mcp.json").exists(), "a link that stays inside is followed"
+
+
 def test_a_token_stays_out_of_what_is_committed(user: UserHome, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = user.config("--client claude --scope project --agent ada --write", exit_code=2)
     assert ".mcp.json is usually committed" in refused.err and user.agents() == []

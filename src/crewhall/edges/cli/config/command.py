@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from crewhall.outside.clients.catalog import CLIENTS, HallTransport, merge_entri
 from crewhall.outside.clients.entry import EntryLocation, default_location, find, is_ours
 from crewhall.outside.clients.settings_file import SettingsChange
 from crewhall.outside.repository_paths import place_of
+from crewhall.paths import is_below
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ def remove(request: ConfigRequest, hall: Hall, flags: dict[str, str]) -> int:
 def _find_entry(request: ConfigRequest, hall: Hall) -> tuple[EntryLocation, dict[str, Any] | None]:
     """The place for the entry, and what stands there. Raises Conflict when that is somebody else's."""
     place = find(request.client, request.name, request.scope, request.directory, request.of("--file"))
+    _refuse_outside(request, place)
     old = place.entry
     if old is None or is_ours(request.client, request.name, old, hall.urls):
         return place, old
@@ -102,6 +105,20 @@ def _find_entry(request: ConfigRequest, hall: Hall) -> tuple[EntryLocation, dict
             hint="Choose another with --name; --force replaces or removes it all the same.",
         )
     return place, {} if request.has("--write") else old
+
+
+def _refuse_outside(request: ConfigRequest, place: EntryLocation) -> None:
+    """Raise InvalidInput when a link leads the file of a project, which may be a stranger's, out of it."""
+    if request.scope != "project" or request.of("--file"):
+        return
+    project = os.path.realpath(request.directory)
+    around = place_of(project)
+    target = os.path.realpath(place.file)
+    if not is_below(target, around.top if around else project):
+        raise InvalidInput(
+            f"{place.file} leads out of the project, to {target}",
+            hint=f"If you want it there, name it: --file {shlex.quote(target)}.",
+        )
 
 
 def _refuse_useless(request: ConfigRequest, settings: Settings) -> None:
