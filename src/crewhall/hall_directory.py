@@ -9,17 +9,19 @@ Standard library only: the bridge starts with this.
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from crewhall.errors import Forbidden, Unavailable
 from crewhall.ownership import Weakness, make_private, place_weakness
 
+DATABASE_ENDS = ("", "-wal", "-shm", "-journal", ".line")
 FILES = re.compile(r"config\.toml|operator\.token|instances|hub[.-].*|hall\.db.*")
 
 
 def refuse_open_home(home: Path) -> None:
     """Raise Forbidden for a hall's directory that others can change; one that is not there yet is fine."""
-    _refuse(home, FILES, "the hall's directory", "Or choose another with CREWHALL_HOME or --home.")
+    _refuse(home, FILES.fullmatch, "the hall's directory", "Or choose another with CREWHALL_HOME or --home.")
 
 
 def make_home(home: Path) -> None:
@@ -32,13 +34,18 @@ def refuse_open_database(path: Path) -> None:
     """Raise Forbidden for a database that others can change, by its directory or by what is beside it."""
     target = Path(os.path.realpath(path))
     for each in {path, target}:
-        beside = re.compile(rf"{re.escape(each.name)}(?:-wal|-shm|-journal|\.line)?")
-        _refuse(each.parent, beside, "the database's directory", "Or choose another with CREWHALL_DATABASE_PATH.")
+        beside = {f"{each.name}{end}" for end in DATABASE_ENDS}
+        _refuse(
+            each.parent,
+            beside.__contains__,
+            "the database's directory",
+            "Or choose another with CREWHALL_DATABASE_PATH.",
+        )
 
 
-def _refuse(directory: Path, names: re.Pattern[str], title: str, otherwise: str) -> None:
+def _refuse(directory: Path, counts: Callable[[str], object], title: str, otherwise: str) -> None:
     try:
-        weakness = place_weakness(str(directory), names)
+        weakness = place_weakness(str(directory), counts)
     except OSError as error:
         raise Unavailable(
             f"{title} {directory} can't be looked at: {error.strerror}", hint="Check the path and its permissions."

@@ -13,9 +13,8 @@ import os
 import pwd
 import stat
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from re import Pattern
 from typing import NamedTuple
 
 MOST_LINKS = 40  # the kernel's own limit
@@ -119,23 +118,23 @@ def way_weakness(path: str, owners: Collection[int]) -> Weakness | None:
     return None
 
 
-def place_weakness(path: str, names: Pattern[str]) -> Weakness | None:
-    """What lets others change a directory, where it is, or the files in it whose whole names match."""
+def place_weakness(path: str, counts: Callable[[str], object]) -> Weakness | None:
+    """What lets others change a directory, where it is, or the files in it whose names count."""
     owners = trusted_owners()
     found = way_weakness(path, owners)
     if found is not None or not os.path.isdir(path):
         return found
     facts = os.stat(path)
     found = owner_weakness(path, facts, owners) or mode_weakness(path, facts, may_be_sticky=False)
-    return found or next(_file_weaknesses(path, names, owners, is_closed=not facts.st_mode & OTHERS_ENTER), None)
+    return found or next(_file_weaknesses(path, counts, owners, is_closed=not facts.st_mode & OTHERS_ENTER), None)
 
 
 def _file_weaknesses(
-    directory: str, names: Pattern[str], owners: Collection[int], *, is_closed: bool
+    directory: str, counts: Callable[[str], object], owners: Collection[int], *, is_closed: bool
 ) -> Iterator[Weakness]:
     """Others' files in a directory, which may be older than its mode, and those that others may write and can reach."""
     with os.scandir(directory) as entries:
-        paths = [entry.path for entry in entries if names.fullmatch(entry.name)]
+        paths = [entry.path for entry in entries if counts(entry.name)]
     for path in paths:
         with suppress(FileNotFoundError):
             facts = os.lstat(path)

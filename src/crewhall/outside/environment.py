@@ -19,7 +19,7 @@ from crewhall.config import CLIENT_VARIABLES, OWN_PREFIXES
 from crewhall.errors import Unavailable
 
 HALL_TOKEN = re.compile(r"ch_[a-z]+_[\w-]{43}")
-URL_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]+@")
+URL_PASSWORD = re.compile(r"://[^/@:\s]*+:[^/@\s]++@")
 PROXIES = frozenset(f"{kind}_proxy" for kind in ("http", "https", "all", "no", "ftp"))
 PASSED_PREFIXES = ("LC_", "XDG_")
 SESSION = """
