@@ -14,7 +14,7 @@ from crewhall.outside.git import GitRepository
 from crewhall.outside.listing import GitLookup, Listing, contents, look_at, read_listing
 from crewhall.stop import Stop
 from tests.conftest import eventually
-from tests.outside.repos import commit, git
+from tests.outside.repos import commit, git, make_repository
 
 
 def look(root: Path, found: Found, stop: Stop | None = None) -> Listing:
@@ -136,6 +136,34 @@ def test_a_nested_repository_and_a_broken_one_are_asked_themselves(root: Path) -
     (root / "broken/x.log").touch()
     found = list_path(root, "broken")
     assert found.names == ["x.log"] and found.problem is not None and "not a git repository" in found.problem
+
+
+@pytest.mark.parametrize("part", ["", "/worktrees/linked"])
+def test_a_nested_git_file_tells_nothing_of_another_repository(root: Path, part: str) -> None:
+    other = Path(make_repository(root.parent / "other").root)
+    git(other, "worktree", "add", "-q", "../linked")
+    (root / "nested").mkdir()
+    for name in ("file-0", "x"):
+        (root / "nested" / name).mkdir()  # as what that one tracks, it would be a submodule
+    (root / "nested/.git").write_text(f"gitdir: {other}/.git{part}\n")
+    found = list_path(root, "nested")
+    assert found.problem is not None and "does not name this as its working tree" in found.problem
+    assert not found.tracks("file-0") and found.names == ["file-0", "x"]
+
+
+def test_a_linked_worktree_and_a_submodule_in_it_are_asked_themselves(root: Path) -> None:
+    inner = Path(make_repository(root.parent / "inner").root)
+    git(root, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "sub")
+    git(root, "commit", "-qm", "a submodule")
+    tree = root.parent / "tree"
+    git(root, "worktree", "add", "-q", str(tree))
+    git(tree, "-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init")
+    for place in (tree, tree / "sub"):
+        (place / ".gitignore").write_text("hidden\n")
+        (place / "hidden").touch()
+    for path in (".", "sub"):
+        found = list_path(tree, path)
+        assert (found.problem, found.ignored) == (None, {"hidden"})
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 Git directories that came with somebody's files: their configuration would run what its writer likes.
 
     refuse_planted(git_dir) -> None     leads_to(top) -> str    the git directory that `top/.git` is or names
+    refuse_strangers(top, git_dir, common, named) -> None       the repository must name this working tree
 
     clone/.git                          fine: git never puts a file into a directory of that name
     clone/docs/fixture                  refused: it may be one of the files that were cloned
@@ -10,8 +11,11 @@ Git directories that came with somebody's files: their configuration would run w
 
 import os
 
-from crewhall.errors import InvalidState
+from crewhall.errors import Failure, InvalidState
+from crewhall.outside.files import open_root, read_start
 from crewhall.outside.root_path import real_path
+
+LINE_BYTES = 8192
 
 
 def leads_to(top: str) -> str:
@@ -21,6 +25,32 @@ def leads_to(top: str) -> str:
         with open(os.open(link, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             link = os.path.join(top, os.fsdecode(file.read(65_536)).removeprefix("gitdir: ").rstrip("\r\n"))
     return real_path(link)
+
+
+def refuse_strangers(top: str, git_dir: str, common: str, named: str | None) -> None:
+    """Raise InvalidState when a repository elsewhere does not name this working tree as one of its own.
+
+    `named` is its core.worktree. All paths are without links.
+    """
+    if git_dir != common:
+        is_linked = os.path.dirname(git_dir) == os.path.join(common, "worktrees")
+        back, command = (_back_link(git_dir) if is_linked else ""), "git worktree repair"
+    else:
+        back, command = "" if named is None else os.path.join(named, ".git"), "git config core.worktree"
+    link = os.path.join(git_dir, back)
+    if os.path.basename(link) != ".git" or real_path(os.path.dirname(link)) != top:
+        raise InvalidState(
+            f"its repository does not name this as its working tree (`{command}` mends that): {git_dir}",
+            hint="If it is yours, mend it; if not, remove the `.git` that leads there.",
+        )
+
+
+def _back_link(git_dir: str) -> str:
+    try:
+        with open_root(git_dir) as root, root.file("gitdir") as file:
+            return os.fsdecode(read_start(file, LINE_BYTES)).rstrip("\r\n")
+    except Failure:
+        return ""
 
 
 def refuse_planted(git_dir: str) -> None:

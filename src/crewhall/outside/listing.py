@@ -14,6 +14,7 @@ counts, and the person's own rules. Git finds that `.git` itself, so that it ref
     let git wait: a FIFO for a file of its own     such are refused beforehand, and git has little time
     tell lines of a file by what they ignore       its own core.excludesFile does not count, nor a linked info/exclude
     fetch what is missing, by their program        no protocol is allowed
+    be another: a nested `.git` file leads there   that repository must name this working tree as one of its own
 """
 
 import contextlib
@@ -30,7 +31,9 @@ from typing import Literal
 from crewhall.errors import Failure, InvalidState, LimitExceeded, Unavailable
 from crewhall.outside.files import Found
 from crewhall.outside.git import git, refusal
+from crewhall.outside.hostile_repository import refuse_strangers
 from crewhall.outside.root_path import real_path
+from crewhall.paths import is_below
 from crewhall.stop import Stop
 
 Kind = Literal["file", "directory", "symlink", "other"]
@@ -136,6 +139,7 @@ class GitLookup:
         self._prefix = "" if self.directory == self._base else f"{os.path.relpath(self.directory, self._base)}/"
         git_dir = "" if self.top is None else _git_dir(self.top)
         common = git_dir and _common_dir(git_dir)
+        self._root, self._git_dir, self._common = root, git_dir, common
         self._files = [f"{git_dir}/index", f"{common}/info/exclude"] if git_dir else []
         self._config_files = [f"{common}/config", f"{git_dir}/config.worktree"] if git_dir else []
         self._config = " ".join(_config(path) for path in self._config_files)
@@ -150,6 +154,18 @@ class GitLookup:
         _refuse(f"{directory}/.gitignore" for directory in _between(self._base, self.directory))
         _refuse(self._config_files)
         _refuse(self._files, links=True)
+        self._refuse_strangers()
+
+    def _refuse_strangers(self) -> None:
+        """Raise InvalidState for a repository outside the root that does not name the working tree as its own."""
+        if self.top is None:
+            return
+        ours = (self._root, self.top)
+        if all(any(is_below(own, where) for where in ours) for own in (self._git_dir, self._common)):
+            return
+        is_linked = self._git_dir != self._common
+        named = [] if is_linked else self._names(("config", "--local", "-z", "--get", "core.worktree"))
+        refuse_strangers(self.top, self._git_dir, self._common, named[0] if named else None)
 
     def tracked_names(self) -> tuple[list[str], Set[str]]:
         """The names here that git tracks, sorted, and the directories that hold tracked files."""

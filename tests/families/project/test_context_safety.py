@@ -293,7 +293,55 @@ def linked_branch(root: Path, private: Path) -> None:
     (root / ".git" / "objects" / "info" / "alternates").write_text(f"{private}/.git/objects\n")
 
 
+def own_branch_of(root: Path, private: Path) -> None:
+    """A repository whose branch is at a commit of the other one."""
+    git(root, "init", "-q", "-b", "main")
+    (root / ".git/refs/heads/main").write_text(git(private, "rev-parse", "main") + "\n")
+
+
+def alternates(root: Path, private: Path) -> None:
+    own_branch_of(root, private)
+    (root / ".git/objects/info/alternates").write_text(f"{private}/.git/objects\n")
+
+
+def quoted_alternates(root: Path, private: Path) -> None:
+    own_branch_of(root, private)
+    (root / ".git/objects/info/alternates").write_text(f'"\\057{str(private)[1:]}/.git/objects"\n')
+
+
+def alternates_of_alternates(root: Path, private: Path) -> None:
+    own_branch_of(root, private)
+    (root / "more/info").mkdir(parents=True)
+    (root / "more/info/alternates").write_text(f"{private}/.git/objects\n")
+    (root / ".git/objects/info/alternates").write_text("../../more\n")
+
+
+def linked_objects(root: Path, private: Path) -> None:
+    own_branch_of(root, private)
+    shutil.rmtree(root / ".git/objects")
+    (root / ".git/objects").symlink_to(private / ".git/objects")
+
+
+def linked_loose_objects(root: Path, private: Path) -> None:
+    own_branch_of(root, private)
+    for path in (private / ".git/objects").glob("??"):
+        (root / ".git/objects" / path.name).symlink_to(path)
+
+
+def linked_packs(root: Path, private: Path) -> None:
+    own_branch_of(root, private)
+    git(private, "repack", "-adq")
+    for path in (private / ".git/objects/pack").iterdir():
+        (root / ".git/objects/pack" / path.name).symlink_to(path)
+
+
 FOREIGN = (
+    alternates,
+    quoted_alternates,
+    alternates_of_alternates,
+    linked_objects,
+    linked_loose_objects,
+    linked_packs,
     linked_branch,
     linked_name,
     git_file,
@@ -316,8 +364,34 @@ def test_nothing_of_another_repository_is_told(
     body = context_caller(hub)(root)
     assert "hunter2" not in json.dumps(body) and "file-0" not in json.dumps(body)
     assert reason(body, "git") == reason(body, "commits") == reason(body, "changes")
-    why = ("does not name this", "a link leads elsewhere", "HEAD is at a name that is no branch")
+    links = ("does not name this", "a link leads elsewhere", "HEAD is at a name that is no branch")
+    why = (*links, "its objects are those of another repository", "alternates can't be read")
     assert any(one in reason(body, "git") for one in why)
+
+
+def test_a_repository_with_objects_of_its_own_elsewhere_in_the_worktree_is_told(hub: Hub, tmp_path: Path) -> None:
+    root = tmp_path / "shop"
+    make_repository(root)
+    (root / ".git/objects").rename(root / ".git/store")
+    (root / ".git/objects").symlink_to("store")
+    (root / ".git/more").mkdir()
+    (root / ".git/store/info/alternates").write_text("# ours\n../more\n")
+    assert lines(context_caller(hub)(root), "git")[0].startswith("on branch main")
+
+
+PARTS = ("shallow", "packed-refs", "config", "config.worktree", "objects/info/alternates", "info/sparse-checkout")
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_no_line_of_a_file_is_told_to_which_a_part_of_git_is_a_link(hub: Hub, tmp_path: Path, name: str) -> None:
+    (tmp_path / "netrc").write_text("hunter2 machine\nhunter2: hunter2\n")
+    root = tmp_path / "shop"
+    make_repository(root)
+    git(root, "config", "extensions.worktreeConfig", "true")
+    (root / ".git" / name).unlink(missing_ok=True)
+    (root / ".git" / name).symlink_to(tmp_path / "netrc")
+    body = context_caller(hub)(root)
+    assert "hunter2" not in json.dumps(body) and reason(body, "git").startswith("a link leads elsewhere: ")
 
 
 def test_a_repository_elsewhere_that_names_the_working_tree_is_its_own(hub: Hub, tmp_path: Path, private: Path) -> None:

@@ -9,7 +9,8 @@ Asking git about a worktree that may have come from anywhere, so that none of wh
     a fetch of objects that a partial clone lacks          no protocol is allowed
     core.worktree: another directory's files               GIT_WORK_TREE is the top that we found
     `.git`, commondir: another repository                  it must name this working tree as one of its own
-    links in `.git` to another's HEAD, index, refs, info   they must stay in the worktree, or the repository
+    links in `.git` to another's HEAD, index, shallow …    they must stay in the worktree, or the repository
+    objects of another repository, by links or alternates  the same
     a bare repository among the files                      safe.bareRepository, and only `.git` at the top counts
     what a submodule's configuration says                  git does not look into submodules
 
@@ -24,69 +25,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from crewhall.app import Call
-from crewhall.errors import Failure, InvalidState, NotFound
+from crewhall.errors import InvalidState
 from crewhall.families.project.family import ANSWERS
+from crewhall.families.project.foreign_git import STATE_FILES, refuse_foreign, refuse_foreign_objects, refuse_links
+from crewhall.families.project.git_layout import GitLayout, layout_of
 from crewhall.families.project.rules_config import (
     ATTRIBUTES,
     EXCLUDES,
     filters_off,
-    own_value,
     replacements,
 )
 from crewhall.families.project.rules_git import GitStatus, StatusEntry, status_in
-from crewhall.outside.files import Top, open_root
+from crewhall.outside.files import Top
 from crewhall.outside.git import git, refusal
-from crewhall.outside.git_settings import LIST, GitSetting, config_variables, settings_in
-from crewhall.outside.hostile_repository import leads_to
-from crewhall.outside.repository_paths import place_of
-from crewhall.outside.root_path import real_path
-from crewhall.paths import is_below
+from crewhall.outside.git_settings import LIST, config_variables, settings_in
 
-FILE_BYTES = 65_536
-STATE_FILES = ("HEAD", "index", "packed-refs", "refs", "reftable", "info/exclude", "info/attributes")
 SYSTEM_ATTRIBUTES = "/etc/gitattributes"
 STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=dirty")
-STATES = (
-    ("MERGE_HEAD", "a merge is going on"),
-    ("CHERRY_PICK_HEAD", "a cherry-pick is going on"),
-    ("REVERT_HEAD", "a revert is going on"),
-    ("BISECT_LOG", "a bisect is going on"),
-    ("rebase-apply/applying", "a series of patches is being applied"),
-)
-
-
-@dataclass(frozen=True)
-class GitLayout:
-    """The working tree's top, git's directories for it and for all worktrees, and where the root is below the top.
-
-    `prefix` is the path from the top to the root. It is empty at the top, and ends with a slash below it.
-    """
-
-    top: str
-    git_dir: str
-    common: str
-    prefix: str
-
-    @property
-    def below(self) -> list[str]:
-        return [self.prefix] if self.prefix else []
-
-    def path(self, path: str) -> str:
-        """The absolute path of a file that is named from the root."""
-        return os.path.join(self.top, self.prefix, path)
-
-    @property
-    def index(self) -> str:
-        return os.path.join(self.git_dir, "index")
-
-    def operations(self) -> list[str]:
-        """The operations, such as a merge or a rebase, that are not finished."""
-        lines = [line for name, line in STATES if os.path.lexists(os.path.join(self.git_dir, name))]
-        for kind in ("rebase-merge", "rebase-apply"):
-            branch = _read(self.git_dir, f"{kind}/head-name")
-            if branch:
-                lines.append(f"a rebase of {branch.strip().removeprefix('refs/heads/')} is going on")
-        return lines
 
 
 @dataclass(frozen=True)
@@ -136,18 +91,6 @@ class WorktreeStatus:
         return filters + (["changes inside submodules are not looked at"] if has_submodules else [])
 
 
-def layout_of(root: str) -> GitLayout:
-    """The layout around a root, from files only. Raises InvalidState when it is in no working tree of git."""
-    place = place_of(root)
-    git_dir = "" if place is None else leads_to(place.top)
-    leads_on = _read(git_dir, "commondir") if git_dir else None
-    if place is None or leads_on is None or not os.path.lexists(os.path.join(place.top, ".git")):
-        raise InvalidState("this is no working tree of a git repository", hint="`git init` makes one.")
-    common = real_path(os.path.join(git_dir, leads_on.rstrip("\r\n")))
-    prefix = os.path.join(os.path.relpath(root, place.top), "")
-    return GitLayout(place.top, git_dir, common, "" if prefix == "./" else prefix)
-
-
 def status_of(call: Call, top: Top) -> WorktreeStatus:
     """The worktree's status. Within one call git runs once, and every caller gets the same result."""
     return call.state(ANSWERS).make_once(
@@ -160,7 +103,7 @@ def _read_status(call: Call, setup: GitSetup) -> WorktreeStatus:
     status = status_in(out, setup.layout.prefix)
     if status.branch == "(null)":  # git's word for a HEAD that is at another kind of name, which may be a link
         raise InvalidState("HEAD is at a name that is no branch", hint="Check out a branch, or a commit.")
-    _refuse_links(setup.layout, [os.path.join("refs", "heads", status.branch or "")])
+    refuse_links(setup.layout, [os.path.join("refs", "heads", status.branch or "")])
     return WorktreeStatus(setup, status)
 
 
@@ -175,10 +118,11 @@ def setup_at(call: Call, top: Top) -> GitSetup:
 
 
 def _setup(call: Call, layout: GitLayout) -> GitSetup:
-    _refuse_links(layout, STATE_FILES)
+    refuse_links(layout, STATE_FILES)
+    refuse_foreign_objects(layout)
     out = _run(call, layout, LIST, _with_values({}))
     settings = settings_in(out)
-    _refuse_foreign(layout, settings)
+    refuse_foreign(layout, settings)
     values = replacements(settings, {EXCLUDES: _user_file("ignore"), ATTRIBUTES: _user_file("attributes")})
     effective = {one.key: one.value for one in settings} | values
     attributes = os.path.expanduser(effective.get(ATTRIBUTES, _user_file("attributes")))
@@ -194,34 +138,6 @@ def _setup(call: Call, layout: GitLayout) -> GitSetup:
 def _user_file(name: str) -> str:
     """The user's own file that git reads when no setting names one."""
     return os.path.join(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "git", name)
-
-
-def _refuse_links(layout: GitLayout, names: Sequence[str]) -> None:
-    """Raise InvalidState when a part of the repository that is told of is another's."""
-    for directory in {layout.git_dir, layout.common}:
-        for name in names:
-            path = os.path.join(directory, name)
-            target = real_path(path)
-            if not any(is_below(target, own) for own in (layout.top, layout.git_dir, layout.common)):
-                raise InvalidState(f"a link leads elsewhere: {path}", hint="Put a file of its own there.")
-
-
-def _refuse_foreign(layout: GitLayout, settings: Sequence[GitSetting]) -> None:
-    """Raise InvalidState for a repository outside that does not name this working tree as one of its own."""
-    if is_below(layout.git_dir, layout.top) and is_below(layout.common, layout.top):
-        return
-    if layout.git_dir != layout.common:
-        is_linked = os.path.dirname(layout.git_dir) == os.path.join(layout.common, "worktrees")
-        back, command = (_read(layout.git_dir, "gitdir") if is_linked else None), "git worktree repair"
-    else:
-        back, command = own_value(settings, "core.worktree"), "git config core.worktree"
-        back = None if back is None else os.path.join(back, ".git")
-    named = os.path.join(layout.git_dir, (back or "").rstrip("\r\n"))
-    if os.path.basename(named) != ".git" or real_path(os.path.dirname(named)) != layout.top:
-        raise InvalidState(
-            f"its repository does not name this as its working tree (`{command}` mends that): {layout.git_dir}",
-            hint="If it is yours, mend it; if not, remove the `.git` that leads there.",
-        )
 
 
 def run_git(call: Call, setup: GitSetup, arguments: Sequence[str]) -> bytes:
@@ -248,15 +164,3 @@ def _run(call: Call, layout: GitLayout, arguments: Sequence[str], env: Mapping[s
 def _with_values(values: Mapping[str, str]) -> dict[str, str]:
     """Settings for git as variables, which come before those in files."""
     return config_variables({"safe.bareRepository": "explicit"} | dict(values))
-
-
-def _read(directory: str, name: str) -> str | None:
-    """A small file of git's own, empty when there is none; None for what is long, or a link that leads elsewhere."""
-    try:
-        with open_root(directory) as top, top.file(name) as file:
-            data = os.read(file.descriptor, FILE_BYTES)
-            return os.fsdecode(data) if len(data) < FILE_BYTES else None
-    except NotFound:
-        return ""
-    except Failure:
-        return None

@@ -12,7 +12,8 @@ from crewhall.app import Call
 from crewhall.cache import mark
 from crewhall.errors import InvalidState, Unavailable
 from crewhall.families.project.family import ANSWERS, project
-from crewhall.families.project.hostile_git import GitSetup, WorktreeStatus, layout_of, run_git, setup_at, status_of
+from crewhall.families.project.git_layout import layout_of
+from crewhall.families.project.hostile_git import GitSetup, WorktreeStatus, run_git, setup_at, status_of
 from crewhall.families.project.rules_git import StatusEntry, changed_files_in, diff_lines, head_lines, tally
 from crewhall.families.project.rules_tree import Tree, apply_changes, tree_lines, tree_of
 from crewhall.outside.files import Top
