@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import httpx2
 import pytest
 
+from crewhall.edges.bridge.hub_socket import HubSocket
 from tests.conftest import Agent, Live, serve_for_module
 from tests.edges.interfaces import MODERN
 from tests.edges.raw_http import (
@@ -26,6 +27,15 @@ from tests.edges.raw_http import (
 on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
 HUB = "/api/v1/hub"
+NAMES_OF_OTHERS = ("evil.example", "evil.example:{port}", "127.0.0.1.evil.example:{port}", "[::2]", "")
+NO_NAMES = (
+    "127.0.0.1:80@evil.example",
+    "localhost:evil.example",
+    "[::1].evil.example:80",
+    "localhost/",
+    "localhost:1:",
+)
+KEY = "MDEyMzQ1Njc4OWFiY2RlZg=="
 PLACES = (HUB, "/api/v1/agent/list", "/mcp", "/mcp/work", "/", "/api/docs", "/web/hall.js", "/api/openapi.json")
 
 
@@ -36,7 +46,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         yield live
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1.evil.example:{port}", "[::2]", ""])
+@pytest.mark.parametrize("host", [*NAMES_OF_OTHERS, *NO_NAMES])
 def test_a_foreign_host_is_misdirected_on_every_path(live: Live, host: str) -> None:
     for path in PLACES:
         answer = http.get(live.url + path, headers={"Host": host.format(port=live.port)})
@@ -67,6 +77,22 @@ def test_a_hub_answers_to_the_address_that_it_binds(serve: Callable[..., Live]) 
     live = serve(server__host="127.0.0.2")
     assert live.url.startswith("http://127.0.0.2:")
     assert http.get(live.url + HUB).status_code == 200
+
+
+@pytest.mark.parametrize("header", ["Authorization: Bearer {token}", "Cookie: a=b", "Origin: {url}"])
+def test_what_says_who_sends_stands_there_once(live: Live, header: str) -> None:
+    """The first of two would count here, and the second for a reader in between."""
+    line = header.format(token=live.token, url=live.url)
+    host = f"Host: 127.0.0.1:{live.port}"
+    assert_refused(live, raw_get(live, host, line, line.partition(" ")[0] + " other"), 400, "INVALID_INPUT")
+
+
+@pytest.mark.parametrize("target", ["http://evil.example/api/v1/hub", "http://127.0.0.1/api/v1/hub", "*"])
+def test_a_request_names_a_path_and_no_place(live: Live, target: str) -> None:
+    host = f"Host: 127.0.0.1:{live.port}"
+    assert_refused(live, raw_get(live, host, path=target), 400, "INVALID_INPUT")
+    upgrade = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {KEY}")
+    assert exchange(live, head(live, "GET", target.replace(HUB, "/api/v1/events"), *upgrade))[9:12] == b"400"
 
 
 @pytest.mark.parametrize(
@@ -215,7 +241,10 @@ def test_each_request_on_a_connection_says_anew_who_it_is(live: Live) -> None:
         assert client.get(HUB, headers={"Sec-Fetch-Site": "none"}).status_code == 401
 
 
-@pytest.mark.parametrize("header", ["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP"])
+PROXIES = ["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Port", "X-Real-IP", "X-Client-IP", "CF-Connecting-IP"]
+
+
+@pytest.mark.parametrize("header", PROXIES)
 def test_what_came_through_a_proxy_is_not_local(live: Live, header: str) -> None:
     """The process at the other end is the proxy, of our own user; who is behind it may be anyone."""
     assert_refused(live, http.get(live.url + HUB, headers={header: "10.0.0.1"}), 401, "FORBIDDEN")
@@ -290,3 +319,24 @@ def test_requests_ahead_of_their_answers_have_a_limit(live: Live) -> None:
     last = head(live, "GET", "/healthz", "Connection: close")
     assert exchange(live, fifty + last).count(b"HTTP/1.1 200") == 51
     cut_off_after(live, b"", head(live, "GET", "/healthz") * 1000)
+
+
+NO_HELLOS = (
+    {"families": ["work"]},
+    {"profile": ["worker"]},
+    {"variables": ["GITHUB_TOKEN"]},
+    {"crewhall": 7},
+    {"crewhall": "1" * 5000},
+    {"token": "x" * 300_000},
+)
+
+
+def test_what_is_no_hello_is_answered_and_no_bug(live: Live, caplog: pytest.LogCaptureFixture) -> None:
+    for more in NO_HELLOS:
+        with HubSocket(live.hub.settings).connect() as connection, connection.makefile("rwb") as lines:
+            connection.settimeout(20)
+            lines.write(json.dumps({"crewhall": "0.1.0"} | more).encode() + b"\n")
+            lines.flush()
+            assert json.loads(lines.readline())["error"]["code"] == "INVALID_INPUT", str(more)[:100]
+            assert lines.readline() == b""
+    assert not [record for record in caplog.records if record.exc_info]

@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from crewhall.edges.http.guard import refusal
 from crewhall.edges.http.peer import Peer
 from crewhall.edges.http.waiting_room import WaitingRoom
-from crewhall.errors import Unavailable
+from crewhall.errors import Failure, InvalidInput, Unavailable
 
 HEAD_BYTES = 64 * 1024  # of a request, but for its body: its headers, or the extensions and trailers of its chunks
 CHUNK_BYTES = 16  # of these, which every chunk may have for its length
@@ -32,6 +32,11 @@ READ_SECONDS = 60.0
 END = b"Connection: close\r\nContent-Length: 0\r\n\r\n"
 TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + END
 TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\n" + END
+FULL = Unavailable(  # there is no room for a connection, though none is idle
+    "this hub has as many connections as its limit of open files allows",
+    hint="Try again in a moment. If it stays so, raise the limit (`ulimit -n`) before `crewhall up`.",
+)
+ELSEWHERE = InvalidInput("the request's target is no path", hint="Ask for a path such as /healthz; this is no proxy.")
 
 
 class Connection(HttpToolsProtocol):
@@ -51,7 +56,7 @@ class Connection(HttpToolsProtocol):
         self.peer = Peer(transport)
         self.app_state = {**self.app_state, "peer": self.peer, "transport": transport}
         if not self._room.enter(self, transport.get_extra_info("socket").fileno()):
-            self.app = _full
+            self.app = refusing(FULL)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._room.leave(self)
@@ -90,7 +95,17 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head, self._head_bytes, self._since = False, 0, time.monotonic()
+        if not self._asks_for_path:
+            self.app = refusing(ELSEWHERE)
         super().on_headers_complete()
+
+    @property
+    def _asks_for_path(self) -> bool:
+        """Not for an address, which would name a host beside the Host header's."""
+        return self.url.startswith(b"/")
+
+    def _should_upgrade(self) -> bool:
+        return self._asks_for_path and super()._should_upgrade()
 
     def on_chunk_header(self) -> None:
         self._forgive(CHUNK_BYTES)
@@ -170,13 +185,12 @@ class Connection(HttpToolsProtocol):
         self.transport.abort()
 
 
-async def _full(scope: Scope, receive: Receive, send: Send) -> None:
-    """What a connection gets for which there is no room, though none is idle."""
-    answer = refusal(
-        Unavailable(
-            "this hub has as many connections as its limit of open files allows",
-            hint="Try again in a moment. If it stays so, raise the limit (`ulimit -n`) before `crewhall up`.",
-        )
-    )
-    answer.headers["Connection"] = "close"
-    await answer(scope, receive, send)
+def refusing(failure: Failure) -> Any:
+    """An application that gives this answer to everything, and closes the connection."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        answer = refusal(failure)
+        answer.headers["Connection"] = "close"
+        await answer(scope, receive, send)
+
+    return app

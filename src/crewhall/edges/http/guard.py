@@ -21,8 +21,11 @@ from crewhall.identity import Credentials
 log = logging.getLogger(__name__)
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 BROWSER = (b"origin", b"sec-fetch-site")  # not sec-fetch-mode: Node's fetch sends that too
-PROXY = (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip")
+PROXY = (b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"true-client-ip", b"cf-connecting-ip", b"x-original-host")
 NOT_LOCAL = frozenset((*BROWSER, *PROXY))  # headers of who is not a plain process of this machine
+FORWARDED = b"x-forwarded-"  # and those that begin so
+ONCE = ("authorization", "cookie", "origin")
+HOST = re.compile(r"(\[[0-9a-z:.%]+\]|[^\s@/\\?#:\[\]]+)(:\d{0,5})?", re.IGNORECASE)
 
 
 class UnknownHost(Forbidden):
@@ -54,7 +57,8 @@ def credentials(scope: Scope, settings: Settings) -> Credentials:
     cookie = cookie_parser(headers["cookie"]).get(cookie_name(scope)) if b"cookie" in names else None
     if cookie is not None:
         return Credentials(cookie=cookie, sender=sender)
-    is_direct = names.isdisjoint(NOT_LOCAL) and _is_loopback(headers.get("host", ""))
+    is_forwarded = not names.isdisjoint(NOT_LOCAL) or any(name.startswith(FORWARDED) for name in names)
+    is_direct = not is_forwarded and _is_loopback(headers.get("host", ""))
     is_local = bool(settings["auth.local_without_token"] and is_direct and peer and peer.is_same_user)
     return Credentials(is_local=is_local, sender=sender)
 
@@ -62,6 +66,13 @@ def credentials(scope: Scope, settings: Settings) -> Credentials:
 def cookie_name(scope: Scope) -> str:
     """Cookies know no ports: the name has it, so that two hubs of a machine do not sign each other's browser out."""
     return f"crewhall-{(scope.get('server') or ('', 0))[1]}"
+
+
+def refuse_twice(headers: Headers) -> None:
+    """Raise InvalidInput if a header that says who sends is there twice: readers take one or the other."""
+    for name in ONCE:
+        if len(headers.getlist(name)) > 1:
+            raise InvalidInput(f"the header '{name}' is there twice", hint="Send it once.")
 
 
 def refuse_foreign(headers: Headers, settings: Settings) -> None:
@@ -88,9 +99,9 @@ def known_hosts(settings: Settings) -> tuple[str, ...]:
 
 
 def _name(host: str) -> str:
-    """The Host header without its port."""
-    end = host.find("]") + 1 if host.startswith("[") else host.find(":")
-    return (host[:end] if end > 0 else host).lower()
+    """The Host header without its port; empty when it is no name."""
+    found = HOST.fullmatch(host)
+    return found[1].lower() if found else ""
 
 
 def _is_loopback(host: str) -> bool:
@@ -113,6 +124,7 @@ class Guard:
         headers = Headers(scope=scope)
         try:
             refuse_foreign(headers, self.settings)
+            refuse_twice(headers)
             self._refuse_large(headers.get("content-length", ""))
             await self.app(scope, self._counting(receive), send)
         except Failure as failure:

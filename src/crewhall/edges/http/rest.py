@@ -6,7 +6,7 @@ The routes are mechanical: `agent_register` is `POST /api/v1/agent/register` as 
 """
 
 import json
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -50,8 +50,13 @@ class RestEdge:
             found.setdefault(path, []).append(method)
         return found
 
-    async def _openapi(self, request: Request) -> JSONResponse:
-        return JSONResponse(openapi(self.registry))
+    async def _openapi(self, request: Request) -> Response:
+        return Response(self._description, media_type="application/json")
+
+    @cached_property
+    def _description(self) -> bytes:
+        """It takes milliseconds to make, and anyone may ask for it."""
+        return bytes(JSONResponse(openapi(self.registry)).body)
 
     async def _tools(self, request: Request) -> JSONResponse:
         """Every tool, as the command line needs them: `Hub.call` decides whether the caller may use one."""

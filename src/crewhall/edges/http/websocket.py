@@ -60,8 +60,9 @@ class LiveEdge:
                 text, cursor = await self._feed.page_after(cursor, topic)
                 if text:
                     await asyncio.wait_for(websocket.send_text(text), settings["events.slow_seconds"])
+                left = CHECK_SECONDS - (time.monotonic() - seen_at)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._feed.beyond(cursor), CHECK_SECONDS)
+                    await asyncio.wait_for(self._feed.beyond(cursor), max(0.0, left))
                 if time.monotonic() - seen_at >= CHECK_SECONDS:
                     await self._dispatcher.actor(who)
                     seen_at = time.monotonic()

@@ -29,6 +29,9 @@ log = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
 LOOK_SECONDS = 1.0
 SPARE_BYTES = 64 * 1024
+HELLO_BYTES = 256 * 1024
+VERSION_LETTERS = 100
+HELLO = {"crewhall": str, "families": str | None, "profile": str | None, "variables": dict | None}
 BRIDGE_NAME = re.compile(r"br_[0-9a-z]{1,40}")  # one that any database can hold
 
 
@@ -195,9 +198,8 @@ class BridgeConnection:
         if not is_own(self._writer.get_extra_info("socket")):
             raise Forbidden("this socket is for the hub's own user", hint="Use HTTP, with a token.")
         try:
-            hello = json.loads(await self._reader.readline())
-            assert isinstance(hello["crewhall"], str)
-        except (ValueError, KeyError, TypeError, AssertionError, RecursionError):
+            hello = _hello(await self._reader.readline())
+        except (ValueError, RecursionError):
             raise InvalidInput("this is no bridge's hello", hint="Connect with `crewhall mcp`.") from None
         self._hello = hello
         if hello.get("profile") == "worktree":  # one worktree's tools, and nothing of the hall
@@ -260,3 +262,13 @@ class BridgeConnection:
             edge="bridge",
             origin=origin,
         )
+
+
+def _hello(line: bytes) -> dict[str, Any]:
+    """A bridge's hello. Raises ValueError when it is none."""
+    hello = json.loads(line) if len(line) <= HELLO_BYTES else None
+    if not isinstance(hello, dict) or not all(isinstance(hello.get(name), kind) for name, kind in HELLO.items()):
+        raise ValueError("no hello")
+    if len(hello["crewhall"]) > VERSION_LETTERS:
+        raise ValueError("no version")
+    return hello
