@@ -1,12 +1,16 @@
 """What an agent does to its branch and repository so that its pull request changes what no pull may."""
 
+import os
+import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from crewhall.fakehosts.faults import Fault
+from tests.conftest import eventually
 from tests.families.review.conftest import Loop
 from tests.families.review.test_pull_requests import (  # noqa: F401 - a fixture
     PULL,
@@ -174,3 +178,38 @@ def test_a_prompt_that_is_a_link_of_the_branch_tells_no_other_file(loop: Loop) -
     path.symlink_to("/etc/hostname")
     commit(loop.site.repository, "a prompt")
     assert "/etc" not in loop.site.received(loop.site.start("Fix it"))["prompt"]
+
+
+def test_a_filter_that_waits_keeps_no_round_open(loop: Loop, tmp_path: Path) -> None:
+    """git runs the filters of a repository's settings to say what is not committed: that is done before the round."""
+    reached, go = tmp_path / "reached", tmp_path / "go"
+    slow = f"touch {reached}; while [ ! -e {go} ]; do sleep 0.05; done; cat"
+    git(loop.tree, "config", "filter.slow.clean", slow)
+    info = loop.site.repository / ".git/info"
+    info.mkdir(exist_ok=True)
+    (info / "attributes").write_text("colour.txt filter=slow\n")
+    (loop.tree / "colour.txt").write_text("gray")
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(loop.by, loop.coder, "request_review")
+        try:
+            eventually(reached.exists)
+            assert loop.status() == "started"
+        finally:
+            go.touch()
+        assert asked.result(20)["uncommitted_files"] == 1
+
+
+def test_what_a_setup_recipe_left_running_keeps_its_worktree(loop: Loop, tmp_path: Path) -> None:
+    """It has left the session, as a daemon does: it is not ended, and nothing is deleted from under it."""
+    noted = tmp_path / "pid"
+    start = f"setsid sh -c 'echo $$ > {noted}; exec sleep 60' > /dev/null 2>&1 &"
+    (loop.site.repository / "justfile").write_text(f"worktree-setup:\n    {start}\n")
+    commit(loop.site.repository, "recipe")
+    name = loop.site.start()
+    loop.site.received(name)
+    pid = int(eventually(lambda: noted.read_text().strip()))
+    try:
+        tree = Path(loop.instance(name)["worktree"])
+        assert f"process {pid} (sleep)" in loop.site.call("instance_abandon", id=name)["problem"] and tree.exists()
+    finally:
+        os.kill(pid, signal.SIGKILL)

@@ -107,7 +107,7 @@ def request_review(
         branch_name=coder["branch"],
         review_iteration=decision.iteration,
         max_iterations=limits.most,
-        uncommitted_files=_count_uncommitted(asked.repo, coder),
+        uncommitted_files=asked.uncommitted,
     )
 
 
@@ -115,8 +115,8 @@ def request_review(
 class _Request:
     """What a request needs of git and the machine, found out before its transaction. `judged`: by the judge."""
 
-    repo: GitRepository
     facts: ReviewFacts
+    uncommitted: int
     changes: str
     packet: dict[str, Any]
     ports: list[int]
@@ -136,8 +136,8 @@ def _prepare(call: Call, coder: InstanceRow, completion: str | None, prompt: str
         asked_by = "The operator" if call.actor.kind == "operator" else "Its coder"
         facts = _facts(call, look, coder, head, completion, prompt, asked_by)
     return _Request(
-        repo=repo,
         facts=facts,
+        uncommitted=_count_uncommitted(repo, coder),
         changes=changes_text(repo, coder, facts),
         packet=decision_packet(call, repo, coder),
         ports=candidate_ports(call),
