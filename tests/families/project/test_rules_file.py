@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from crewhall.errors import Forbidden, InvalidInput, LimitExceeded
 from crewhall.families.project.rules_file import (
-    KEY_BYTES,
     PIECE,
     WHOLE_BYTES,
     Reading,
@@ -21,6 +20,7 @@ from crewhall.families.project.rules_file import (
     refuse_secret_text,
     text_of,
 )
+from crewhall.families.project.rules_key import KEY_BYTES
 from crewhall.families.project.rules_listing import PAGE_BYTES, note_of, page, readable
 
 BODY = "MIIEpAIBAAKCAQEA0Z3VS5JJcds3xfn/ygWyF8PbnGy0AHB7MbzYLdZ7ZvVy7F7V"
@@ -108,6 +108,28 @@ def test_a_setting_lifts_a_refusal_by_name_or_path(path: str, allow: tuple[str, 
         (KEY.replace("\n", "\nVersion: GnuPG v2\n\n", 1).encode(), True),
         (b"---- BEGIN SSH2 ENCRYPTED " + b'PRIVATE KEY ----\nComment: "mine"\n', True),
         (b"PuTTY-User-Key-" + b"File-3: ssh-ed25519\r\nEncryption: none\r\n", True),
+        *((KEY.replace("\n", gap).encode(), True) for gap in ("&#10;", "&#xA;", "&#x0d;&#x0a;", "<br>", "<br/>\n")),
+        *((KEY.replace("\n", gap).encode(), True) for gap in ("%0A", "%0D%0A", "=0A", "=0D=0A=\r\n", "\n" * 400)),
+        (KEY.replace("\n", "\nX-Made-By: me\n", 1).encode(), True),
+        (KEY.replace(" ", "\t").encode(), True),
+        (KEY.replace("BEGIN RSA PRIVATE KEY", "begin rsa private key").encode(), True),
+        (
+            json.dumps(
+                {"kty": "RSA", "n": BODY.replace("/", "_") * 11, "e": "AQAB", "d": BODY.replace("/", "-")}
+            ).encode(),
+            True,
+        ),
+        (json.dumps({"d": "x" * 43, "kty": "EC", "crv": "P-256"}, indent=2).encode(), True),
+        (json.dumps({"key": json.dumps({"k": "x" * 43, "kty": "oct"})}).encode(), True),
+        (b"AGE-SECRET-" + b"KEY-1" + b"Q" * 58, True),
+        (b"[Interface]\nPrivate" + b"Key = " + BODY.encode()[:43] + b"=\n", True),
+        (b"untrusted comment: minisign encrypted " + b"secret key\n" + BODY.encode(), True),
+        (json.dumps({"kty": "RSA", "n": BODY * 11, "e": "AQAB"}).encode(), False),
+        (json.dumps({"kty": "RSA", "d": "short"}).encode(), False),
+        (json.dumps({"d": "x" * 43}).encode(), False),
+        (b'{"kty": 1}' + b" " * 9000 + b'{"d": "' + b"x" * 43 + b'"}', False),
+        (b"PrivateKey = load_the_private_key_from_where_it_is_kept_safely()", False),
+        (b"untrusted comment: minisign public key\n" + BODY.encode(), False),
         (b"-----BEGIN PUBLIC KEY-----\n" + BODY.encode(), False),
         (b"-----BEGIN CERTIFICATE-----\n" + BODY.encode(), False),
         (b"PRIVATE KEY\n" + BODY.encode(), False),

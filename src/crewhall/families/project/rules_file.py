@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from crewhall.errors import Forbidden, InvalidInput, LimitExceeded
+from crewhall.families.project.rules_key import KEY_BYTES, has_key
 from crewhall.token_budget import fit_letters, fits
 
 WHOLE_BYTES = 64 * 1024 * 1024  # of a file that is read in parts
@@ -27,18 +28,6 @@ SECRET_NAME = re.compile(
     r"|id_(rsa|dsa|ecdsa|ed25519|xmss)(_sk)?",
     re.DOTALL,
 )
-# A key is known by its first words and by what is right behind them; a program that names these words is none.
-GAP = rb"\s|\\{1,4}+(?:[nr]|u000[aAdD])?+"  # ends of lines, also as strings have them
-BASE64 = rb"[A-Za-z0-9+/]"
-KEY = re.compile(
-    rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:"
-    rb"(?:%(gap)b){0,100}(?:%(base64)b{16}|(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset): )"
-    rb"|(?:%(gap)b|[\"'`+,.;#*/>|-]){0,100}%(base64)b{40})"  # in strings that are put together, or in comments
-    rb"|---- BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY ----(?:%(gap)b){0,100}(?:%(base64)b{16}|[A-Z][A-Za-z-]{0,40}: )"
-    rb"|PuTTY-User-Key-File-\d: ?[\w@.-]{1,60}(?:%(gap)b){1,100}Encryption:" % {b"gap": GAP, b"base64": BASE64}
-)
-KEY_WORDS = (b"PRIVATE KEY", b"PuTTY-User-Key-File")  # looked for first, which is quick
-KEY_BYTES = 1024  # that tell a key, at the most
 
 
 @dataclass(frozen=True)
@@ -174,8 +163,7 @@ class Reading:
             except UnicodeDecodeError:
                 self._utf8 = None
         seen = self._tail + piece
-        if not self._has_key and any(words in seen for words in KEY_WORDS):
-            self._has_key = KEY.search(seen) is not None
+        self._has_key = self._has_key or has_key(seen)
         self._tail = seen[-KEY_BYTES:]
 
     def _keep(self, piece: bytes) -> None:
