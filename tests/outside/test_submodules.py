@@ -134,3 +134,17 @@ def test_a_clone_in_the_place_of_a_submodule_stays(repo: GitRepository, tree: Pa
     with pytest.raises(InvalidState, match=r"the first at .*lib"):
         remove(repo, tree)
     assert fingerprint(tmp_path) == before
+
+
+def test_no_program_of_the_settings_runs_when_commits_are_copied(
+    repo: GitRepository, tree: Path, tmp_path: Path
+) -> None:
+    ran = tmp_path / "ran"
+    git(tmp_path, "init", "-q", "other")
+    git(tmp_path / "other", "commit", "-q", "--allow-empty", "-m", "other")
+    Path(repo.git_dir, "objects/info").mkdir(exist_ok=True)
+    Path(repo.git_dir, "objects/info/alternates").write_text(f"{tmp_path}/other/.git/objects\n")
+    git(repo.root, "config", "core.alternateRefsCommand", f"touch {ran};")
+    git(tree / "lib", "commit", "-q", "--allow-empty", "-m", "side")
+    remove(repo, tree)
+    assert LIB in saved(repo) and not ran.exists()

@@ -46,6 +46,7 @@ OWN_WAYS = {
     "log.showSignature": "false",  # it would run gpg.program
     "i18n.logOutputEncoding": "UTF-8",
     "color.diff": "false",
+    "core.alternateRefsCommand": "true",  # any program, when a submodule's commits are fetched
 }
 CHANGED_NAMES = ("--name-only", "-z", "--no-renames", "--ignore-submodules=none")  # for git diff, of all that changed
 EXPLICIT = ["-c", "safe.bareRepository=explicit"]  # once we know it, it is never looked for
