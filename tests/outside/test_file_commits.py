@@ -67,6 +67,15 @@ def test_a_later_one_replaces_it_and_a_removal_takes_it_away(desk: Desk) -> None
     assert git(desk.tree, "diff", "--name-only", "main") == ""
 
 
+def test_a_link_in_place_of_the_new_file_leads_it_nowhere(desk: Desk, tmp_path: Path) -> None:
+    """The mark is told to whoever gets the feedback."""
+    (tmp_path / "mine").write_text("mine")
+    (desk.tree / f".{NAME}.fb_1").symlink_to(tmp_path / "mine")
+    desk.put(desk.feedback())
+    assert (tmp_path / "mine").read_text() == "mine"
+    assert (desk.tree / NAME).read_text() == "fix it\n" and not (desk.tree / NAME).is_symlink()
+
+
 def stage_and_edit(desk: Desk) -> None:
     change(desk.tree / "file-0", "staged")
     git(desk.tree, "add", "file-0")

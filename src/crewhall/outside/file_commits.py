@@ -16,12 +16,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from crewhall.errors import Conflict, InvalidState
+from crewhall.errors import Conflict, Failure, InvalidState
 from crewhall.outside.disk import scratch
+from crewhall.outside.files import open_root
 from crewhall.outside.git import GitRepository, lock, refusal
 from crewhall.outside.program_files import read_plain
 from crewhall.outside.saving import INDEX_BYTES, git_dir_of
 from crewhall.outside.worktrees import at
+from crewhall.outside.writing import put
 
 TRIES = 3  # while the agent commits
 LOOKED_THROUGH = 5_000  # commits of a branch, for one that was made before
@@ -231,13 +233,13 @@ class _Place:
         if self.change.blob is None:
             self.file.unlink(missing_ok=True)
             return
-        part = self.file.with_name(f".{self.file.name}.{self.change.mark}")
+        data = self.repo.git("cat-file", "blob", self.change.blob).out
         try:
-            part.write_bytes(self.repo.git("cat-file", "blob", self.change.blob).out)
-            part.replace(self.file)
-        except OSError as error:
+            with open_root(self.worktree) as top, top.directory(os.path.dirname(self.change.name) or ".") as directory:
+                put(directory, os.path.basename(self.change.name), data)
+        except Failure as failure:
             raise InvalidState(
-                f"{self.file} can't be written: {error.strerror or error}",
+                f"{self.file} can't be written: {failure.message}",
                 hint=f"The branch has it: run `git checkout -- {self.change.name}` there.",
             ) from None
 

@@ -3,10 +3,12 @@ Where a worktree may be made: nowhere that another user leads us to, or could sw
 
     shop-worktrees -> /disk/trees      followed when the link and all on its way belong to us, root or the owner of shop
     shop-worktrees                     of another user, or writable for others though shop is not: refused
-    /tmp, above /tmp/shop              not looked at: whoever may change it may change the repository too
+    /tmp/theirs/shop, /srv/all/shop    refused where the directory above shop is another user's, or open to all
+    /srv/team, above /srv/team/shop    its group may write it: it may change the repository too
 """
 
 import os
+import stat
 from collections.abc import Iterator
 
 from crewhall.errors import Conflict, Forbidden, NotFound
@@ -52,8 +54,8 @@ def _weaknesses(root: str, path: str) -> Iterator[Weakness]:
     owners, allowed = trusted_owners() | {repository.st_uid}, repository.st_mode & OTHERS_WRITE
     parent, name = os.path.split(os.path.abspath(path))
     for step in steps(parent):
-        if step.is_link or not is_below(root, step.path):
-            yield from _step_weaknesses(step, owners, allowed)
+        is_above = not step.is_link and is_below(root, step.path)
+        yield from _step_weaknesses(step, owners, allowed | stat.S_IWGRP if is_above else allowed)
     place = os.path.join(os.path.realpath(parent), name)
     if os.path.isdir(place) and not os.path.islink(place):  # a link is refused later: it is no empty directory
         yield from filter(None, [owner_weakness(place, os.lstat(place), owners)])

@@ -1,6 +1,7 @@
 """The judge as a reviewer: its verdict becomes items and rounds, a PASS approves, and no verdict costs no round."""
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from crewhall.fakehosts.github import FakeGitHub
+from crewhall.outside.root_path import identity_of
 from tests.families.crew.conftest import Site
 from tests.families.judge.judge_site import Act, FakeClaude, command_for, rules, says
 from tests.families.review.conftest import Loop
@@ -195,3 +197,19 @@ def test_a_workflow_names_its_reviewer(make_site: Callable[..., Site]) -> None:
     made = site.call("workflow_create", **given)["id"]
     assert site.call("workflow_get", id=made)["reviewer"] == "instance"
     assert site.refusal("workflow_create", reviewer="nobody", **given).code == "INVALID_INPUT"
+
+
+def test_the_tree_that_is_judged_is_the_one_that_was_made(make_judged: Callable[..., Judged]) -> None:
+    """What is at its path later is another directory, whatever it holds."""
+    loop = make_judged()
+    loop.claude.plays(loop.says("FAIL", "The sky is grey.") | {"waits": "go"})
+    loop.by(loop.coder, "request_review", completion_message="It is blue.")
+    settling = threading.Thread(target=loop.settle)
+    settling.start()
+    loop.claude.wait_for()
+    (row,) = sql(loop.site.hub, "SELECT data FROM operation")
+    data = json.loads(row["data"])
+    assert tuple(data["identity"]) == identity_of(data["tree"])
+    loop.claude.go()
+    settling.join(20)
+    assert loop.rounds()[0]["outcome"] == "feedback"

@@ -320,6 +320,26 @@ def test_no_worktree_is_made_where_another_user_leads(
 
 @on_sqlite
 @pytest.mark.parametrize(
+    ("owner", "group", "mode", "is_refused"),
+    [(65534, 0, 0o755, True), (0, 0, 0o777, True), (0, 0, 0o1777, False), (0, 65534, 0o2775, False)],
+)
+def test_no_worktree_is_made_where_another_user_may_swap_a_directory_above_the_repository(
+    site: WorkspaceSite, hub: Hub, public: Path, owner: int, group: int, mode: int, is_refused: bool
+) -> None:
+    """A group that may write there is trusted: it may put another repository there, too."""
+    os.chown(public, owner, group)
+    public.chmod(mode)
+    workflow, _ = site.workflow()
+    ask, given = Agent(hub).call, {"workflow_id": workflow, "branch": "a"}
+    if is_refused:
+        assert code_of(ask, "workspace_create", **given) == "FORBIDDEN"
+        assert (site.worktrees(), refs(site.root)) == ([], site.before)
+    else:
+        assert ask("workspace_create", **given)["path"] == str(site.home / "a")
+
+
+@on_sqlite
+@pytest.mark.parametrize(
     "script",
     [
         "ln -s {private} {home} && chown -h 65534 {home}",

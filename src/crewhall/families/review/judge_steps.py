@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from crewhall.app import Hub, Origin, Tick
+from crewhall.app import NOWHERE, Hub, Origin, Tick
 from crewhall.errors import Failure
 from crewhall.families.crew.delivery import has_inbox_only
 from crewhall.families.crew.model import InstanceRow
@@ -52,11 +52,11 @@ class JudgeWorld(NodeWorld):
 
     hub: Hub | None = None
 
-    def call(self, tool: str, actor: Actor, beat: Any = None, origin: str | None = None, **arguments: Any) -> Row:
+    def call(self, tool: str, actor: Actor, beat: Any = None, origin: Origin = NOWHERE, **arguments: Any) -> Row:
         """Call a tool of the hall, as the hall."""
         assert self.hub is not None
         stop = self.stop or Stop(LIMIT_SECONDS)
-        return self.hub.call(tool, arguments, actor, stop=stop, progress=beat, origin=Origin(directory=origin))
+        return self.hub.call(tool, arguments, actor, stop=stop, progress=beat, origin=origin)
 
 
 Judging = Operation[JudgeWorld]
@@ -73,16 +73,20 @@ def _goes_on(operation: Judging) -> bool:
     return _rows(operation)[0]["ended_at"] is None
 
 
-def _make_tree(world: JudgeWorld, operation: Judging) -> None:
-    """The worktree that the judge reads: the commit under review, and the contract in a directory beside the files."""
+def _make_tree(world: JudgeWorld, operation: Judging) -> Row | None:
+    """The worktree that the judge reads: the commit under review, and the contract in a directory beside the files.
+
+    Which directory it is, is noted: no other is judged.
+    """
     if not _goes_on(operation):
-        return
+        return None
     spread, coder = _rows(operation)
     repo = open_repository(coder["repository_path"], world.stop)
     tree = operation.data["tree"]
     add_worktree(repo, tree, operation.data["branch"], spread["forked_from"], may_be_ours=True)
     with open_root(tree) as top, make_directory(top, _directory(operation)) as papers:
         put(papers, CONTRACT, operation.data["contract"].encode())
+        return {"identity": list(top.opened.identity)}
 
 
 def _directory(operation: Judging) -> str:
@@ -116,7 +120,9 @@ def _outcome(world: JudgeWorld, operation: Judging) -> Row:
     directory = _directory(operation)
     given = {"contract_path": f"{directory}/{CONTRACT}", "report_dir": directory}
     hall = Actor("operator", "hall")
-    return world.call("claude_judge_review", hall, beat, operation.data["tree"], **given)
+    noted = operation.data.get("identity")  # a round that an older hub began has none
+    origin = Origin(worktree=operation.data["tree"], identity=(noted[0], noted[1]) if noted else None)
+    return world.call("claude_judge_review", hall, beat, origin, **given)
 
 
 def _settle_verdict(world: JudgeWorld, operation: Judging, coder: InstanceRow, spread: RoundRow, said: Row) -> Row:
