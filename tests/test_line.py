@@ -9,15 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crewhall.errors import Cancelled, LimitExceeded
-from crewhall.fair_queue import LONGEST, FairQueue
+from crewhall.fair_queue import LONGEST, FairQueue, Party
 from crewhall.stop import Stop
 from tests.conftest import eventually
 
+ADA = Party("ada")
+
 
 class Guest:
-    """Somebody in a thread who wants a turn, and has it until they are told to leave."""
+    """Somebody in a thread who wants a turn, alone or of a party, and has it until they are told to leave."""
 
-    def __init__(self, queue: FairQueue, question: str, stop: Any = None) -> None:
+    def __init__(self, queue: FairQueue, question: str, stop: Any = None, party: str = "") -> None:
         self.question = question
         self.stop: Any = stop or Stop()
         self.told: list[str] = []
@@ -25,13 +27,13 @@ class Guest:
         self.error: Exception | None = None
         self._leave = threading.Event()
         self._queue = queue
-        self._thread = threading.Thread(target=self._come, daemon=True)
+        self._thread = threading.Thread(target=self._come, args=(Party(party or f"p{id(self)}"),), daemon=True)
         self._thread.start()
 
-    def _come(self) -> None:
+    def _come(self, party: Party) -> None:
         try:
             with self._queue.turn(
-                self.question, self.stop, lambda place, waited: self.told.append(place)
+                self.question, self.stop, lambda place, waited: self.told.append(place), party
             ) as has_waited:
                 self.has_waited = has_waited
                 self._leave.wait(20)
@@ -113,7 +115,7 @@ def test_who_gives_up_in_line_frees_its_place() -> None:
 
 def test_a_turn_that_fails_is_over() -> None:
     queue = FairQueue(1, "review")
-    with pytest.raises(ZeroDivisionError), queue.turn("a", Stop(), lambda *_: None):
+    with pytest.raises(ZeroDivisionError), queue.turn("a", Stop(), lambda *_: None, ADA):
         raise ZeroDivisionError
     assert queue.counts == (0, 0)
 
@@ -124,12 +126,65 @@ def test_a_line_has_an_end() -> None:
     eventually(lambda: first.is_in)
     waiting = [Guest(queue, str(number), stop) for number in range(LONGEST)]
     eventually(lambda: queue.counts == (1, LONGEST))
-    with pytest.raises(LimitExceeded, match=f"{LONGEST} reviews wait"), queue.turn("more", Stop(5), lambda *_: None):
+    with (
+        pytest.raises(LimitExceeded, match=f"{LONGEST} reviews wait"),
+        queue.turn("more", Stop(5), lambda *_: None, ADA),
+    ):
         pass
     stop.cancel()
     for guest in (*waiting, first):
         guest.leave()
     assert queue.counts == (0, 0)
+
+
+def test_nobody_takes_all_places_but_the_owner() -> None:
+    queue = FairQueue(2, "review")
+    first, second = Guest(queue, "a", party="ada"), Guest(queue, "b", party="ada")
+    eventually(lambda: queue.counts == (1, 1))
+    other = Guest(queue, "c", party="bob")
+    eventually(lambda: other.is_in)
+    assert queue.counts == (2, 1), "one of ada's waits though bob's came later"
+    for guest in (other, first, second):
+        eventually(lambda guest=guest: guest.is_in)  # type: ignore[misc]
+        guest.leave()
+    owner = Party("operator", is_owner=True)
+    with queue.turn("a", Stop(5), lambda *_: None, owner), queue.turn("b", Stop(5), lambda *_: None, owner):
+        assert queue.counts == (2, 0)
+
+
+def test_the_first_of_each_party_comes_before_the_second_of_any() -> None:
+    queue = FairQueue(1, "review")
+    first = Guest(queue, "first", party="ada")
+    eventually(lambda: first.is_in)
+    waiting = []
+    for question, party in (("a2", "ada"), ("a3", "ada"), ("b1", "bob"), ("b2", "bob"), ("c1", "eve")):
+        waiting.append(Guest(queue, question, party=party))
+        eventually(lambda: waiting[-1].told)
+    came = [first]
+    for _ in waiting:
+        came[-1].leave()
+        eventually(lambda: queue.counts[0] == 1)
+        came += [guest for guest in waiting if guest.is_in]
+    came[-1].leave()
+    assert [guest.question for guest in came] == ["first", "a2", "b1", "c1", "a3", "b2"]
+
+
+def test_a_party_has_a_share_of_the_line() -> None:
+    queue, stop = FairQueue(1, "review"), Stop()
+    share = ADA.share(LONGEST)
+    first = Guest(queue, "first")
+    eventually(lambda: first.is_in)
+    waiting = [Guest(queue, str(number), stop, party="ada") for number in range(share)]
+    eventually(lambda: queue.counts == (1, share))
+    with pytest.raises(LimitExceeded, match="25 reviews of yours wait"), queue.turn("a", Stop(5), lambda *_: None, ADA):
+        pass
+    other = Guest(queue, "other", party="bob")
+    eventually(lambda: other.told)
+    first.leave()
+    stop.cancel()
+    eventually(lambda: other.is_in)
+    for guest in (*waiting, other):
+        guest.leave()
 
 
 class Paced:
@@ -176,7 +231,7 @@ def test_whoever_looks_when_the_rules_hold(at_once: int, moves: list[tuple[str, 
             waiting.remove(guest)
             inside.append(guest)
             assert guest.question not in before, "the same question runs once at a time"
-            overtaken = [one for one in ahead if one.question not in before]
+            overtaken = {one.question for one in ahead} - before - {guest.question}
             assert len(inside) + len(overtaken) <= at_once, "who came before has a place as well"
 
     for move, number in moves:

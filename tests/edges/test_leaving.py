@@ -18,7 +18,7 @@ import pytest
 
 from crewhall.app import Call
 from crewhall.edges.hub.dispatch import Dispatcher, ProgressRelay
-from crewhall.edges.hub.threads import Threads
+from crewhall.edges.hub.threads import Job, Threads
 from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR
 from crewhall.tool import Family, Registry
@@ -134,7 +134,7 @@ def test_threads_that_do_not_end_are_told_of(database: str) -> None:
 
     async def use() -> bool:
         threads = Threads(1, "test")
-        threads.start(lambda: proceed.wait(30))
+        threads.start(Job(lambda: proceed.wait(30)))
         return threads.close(0.05)
 
     assert asyncio.run(use()) is False

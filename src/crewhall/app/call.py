@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from crewhall.config import Settings
+from crewhall.fair_queue import Party
 from crewhall.idempotency import savepoint
 from crewhall.identity import Actor, refuse_ended
 from crewhall.stop import Stop
@@ -37,6 +38,15 @@ class Origin:
 NOWHERE = Origin()
 
 
+def party_of(actor: Actor, origin: Origin, named: str | None = None) -> Party:
+    """Who takes turns with others: an agent, or a client of the operator's, known by its bridge or worktree, or by the
+    agent for which it speaks."""
+    if actor.kind == "agent":
+        return Party(actor.id)
+    client = origin.bridge or origin.worktree or named
+    return Party(f"{actor.id} {client}") if client else Party(actor.id, is_owner=True)
+
+
 @dataclass
 class Call:
     """What a handler may use of the world: a transaction, the time, progress, and when to stop."""
@@ -58,6 +68,11 @@ class Call:
     @property
     def settings(self) -> Settings:
         return self.hub.settings
+
+    @property
+    def party(self) -> Party:
+        """Who takes turns with others for what is scarce."""
+        return party_of(self.actor, self.origin)
 
     def state(self, state: State[StateT]) -> StateT:
         """What the family declared that this hub keeps in memory."""

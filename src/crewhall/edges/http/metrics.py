@@ -9,7 +9,7 @@ Neither waits for a database that hangs: after two seconds `/metrics` answers wi
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from itertools import accumulate
 from typing import Generic, TypeVar
 
@@ -47,9 +47,9 @@ class Metrics:
         self.dispatcher = dispatcher
         self._connections = connections
         self._position = position
-        self._newest = SharedQuery(dispatcher, lambda: newest_number(dispatcher.hub))
-        self._crew = SharedQuery(dispatcher, lambda: crew_metrics(dispatcher.hub))
-        self._change = SharedQuery(dispatcher, WriteProbe(dispatcher.hub).gets_through)
+        self._newest = SharedQuery(dispatcher.thread, lambda: newest_number(dispatcher.hub))
+        self._crew = SharedQuery(dispatcher.thread, lambda: crew_metrics(dispatcher.hub))
+        self._change = SharedQuery(dispatcher.like_a_call, WriteProbe(dispatcher.hub).gets_through)
 
     def routes(self) -> list[Route]:
         return [Route("/metrics", self._metrics), Route("/healthz", self._health)]
@@ -88,15 +88,15 @@ class Metrics:
 class SharedQuery(Generic[AnswerT]):
     """A query in a worker thread, once at a time: all that wait for it share one result and one thread."""
 
-    def __init__(self, dispatcher: Dispatcher, ask: Callable[[], AnswerT]) -> None:
-        self._dispatcher = dispatcher
+    def __init__(self, run: Callable[[Callable[[], AnswerT]], Awaitable[AnswerT]], ask: Callable[[], AnswerT]) -> None:
+        self._run = run
         self._ask = ask
         self._asking: asyncio.Future[AnswerT] | None = None
 
     async def answer(self) -> AnswerT | None:
         """The result, or None if it does not come in time; the thread goes on waiting for it."""
         if self._asking is None or self._asking.done():
-            self._asking = asyncio.ensure_future(self._dispatcher.thread(self._ask))
+            self._asking = asyncio.ensure_future(self._run(self._ask))
         asking = self._asking
         await asyncio.wait((asking,), timeout=PATIENCE_SECONDS)
         return asking.result() if asking.done() else None

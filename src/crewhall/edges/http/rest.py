@@ -6,6 +6,7 @@ The routes are mechanical: `agent_register` is `POST /api/v1/agent/register` as 
 """
 
 import json
+from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
 from typing import Any
 from urllib.parse import unquote
@@ -13,6 +14,7 @@ from urllib.parse import unquote
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from crewhall import __version__
 from crewhall.app import Origin
@@ -39,8 +41,11 @@ class RestEdge:
         return [
             Route("/api/openapi.json", self._openapi),
             Route(f"{PREFIX}/tools", self._tools),
-            Route(f"{PREFIX}/{{noun}}/{{verb}}", self._tool, methods=["GET", "POST"]),
-            *(Route(f"{PREFIX}/{path}", self._route, methods=methods) for path, methods in self._further().items()),
+            Route(f"{PREFIX}/{{noun}}/{{verb}}", InPlace(self.dispatcher, self._tool), methods=["GET", "POST"]),
+            *(
+                Route(f"{PREFIX}/{path}", InPlace(self.dispatcher, self._route), methods=methods)
+                for path, methods in self._further().items()
+            ),
         ]
 
     def _further(self) -> dict[str, list[str]]:
@@ -60,19 +65,15 @@ class RestEdge:
 
     async def _tools(self, request: Request) -> JSONResponse:
         """Every tool, as the command line needs them: `Hub.call` decides whether the caller may use one."""
-        await self._actor(request)
+        await actor_of(self.dispatcher, request)
         return JSONResponse({"tools": [describe(tool) for tool in self.registry.tools]})
 
-    async def _route(self, request: Request) -> Response:
+    async def _route(self, request: Request, actor: Actor) -> Response:
         method = "GET" if request.method == "HEAD" else request.method
         tool = self._routes[method, request.url.path.removeprefix(f"{PREFIX}/")]
-        return await self._call(request, await self._actor(request), tool)
+        return await self._call(request, actor, tool)
 
-    async def _actor(self, request: Request) -> Actor:
-        return await self.dispatcher.actor(credentials(request.scope, self.dispatcher.hub.settings))
-
-    async def _tool(self, request: Request) -> Response:
-        actor = await self._actor(request)
+    async def _tool(self, request: Request, actor: Actor) -> Response:
         command = (request.path_params["noun"], request.path_params["verb"])
         tool = self._commands.get(command)
         if tool is None:
@@ -88,6 +89,26 @@ class RestEdge:
             return refusal(failure, tool.name)
         coming = partial(self.dispatcher.answer, tool.name, arguments, actor, "rest", origin=_origin(request, actor))
         return await reply(request, coming)
+
+
+async def actor_of(dispatcher: Dispatcher, request: Request) -> Actor:
+    """Who sent a request. Raises Unauthorized."""
+    return await dispatcher.actor(credentials(request.scope, dispatcher.hub.settings))
+
+
+class InPlace:
+    """A route whose requests, if they are large, wait for a place, and hold it until they are answered."""
+
+    def __init__(self, dispatcher: Dispatcher, endpoint: Callable[[Request, Actor], Awaitable[Response]]) -> None:
+        self._dispatcher = dispatcher
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        actor = await actor_of(self._dispatcher, request)
+        async with self._dispatcher.place(request.headers, actor):
+            response = await self._endpoint(request, actor)
+            await response(scope, receive, send)
 
 
 def _origin(request: Request, actor: Actor) -> Origin:

@@ -34,7 +34,11 @@ class LiveEdge:
         return [WebSocketRoute("/api/v1/events", self._watch), Route("/api/v1/events", _refuse_plain_get)]
 
     async def _watch(self, websocket: WebSocket) -> None:
-        await self._dispatcher.actor(credentials(websocket.scope, self._dispatcher.hub.settings))
+        actor = await self._dispatcher.actor(credentials(websocket.scope, self._dispatcher.hub.settings))
+        with self._dispatcher.stream(actor):
+            await self._serve(websocket)
+
+    async def _serve(self, websocket: WebSocket) -> None:
         after, topic = _query(websocket)
         await self._feed.begin()
         await websocket.accept()

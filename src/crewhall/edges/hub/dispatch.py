@@ -9,13 +9,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from crewhall.app import NOWHERE, Hub, Origin
+from starlette.datastructures import Headers
+
+from crewhall.app import NOWHERE, Hub, Origin, party_of
+from crewhall.edges.hub.lanes import Lane, Streams, Turnstile
 from crewhall.edges.hub.threads import Job, ThreadPerJob, Threads
 from crewhall.errors import Failure, Internal, TimedOut, Unavailable
+from crewhall.fair_queue import Party
 from crewhall.identity import Actor, Credentials
 from crewhall.meter import Unknown
 from crewhall.stop import Stop
@@ -24,6 +28,12 @@ from crewhall.tool import Tool
 log = logging.getLogger(__name__)
 ResultT = TypeVar("ResultT")
 STUCK_SECONDS = 3.0
+HUB = Party("hub", is_owner=True)
+OWN = 128  # places for calls that wait in a queue of their own
+ASKING = 8  # threads for the hub's own questions
+LARGE_BYTES = 64 * 1024  # a larger body is a large one
+LARGE_BODIES = 8  # places for such requests
+NAME = 100  # letters of an agent's id
 FLAT = 20  # arguments without parts, which take no time to look at
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
 
@@ -55,21 +65,45 @@ def _is_flat(arguments: Mapping[str, Any]) -> bool:
     return len(arguments) <= FLAT and not any(isinstance(one, list | dict) for one in arguments.values())
 
 
-def _stuck() -> TimedOut:
-    return TimedOut(
+def _agent_in(tool: Tool, arguments: Mapping[str, Any]) -> str | None:
+    """The agent for which a client says that it speaks."""
+    name = arguments.get(tool.acting) if tool.acting else None
+    return name[:NAME] if isinstance(name, str) else None
+
+
+def _late() -> TimedOut:
+    return TimedOut("the call's time was over before it had its turn", hint="Nothing was done. Send fewer at once.")
+
+
+class Stuck(TimedOut):
+    """The call's time is over, and its thread cannot be told so: nobody knows what becomes of it."""
+
+
+def _stuck() -> Stuck:
+    return Stuck(
         "the call's time is over, and it could not be stopped",
         hint="It may still happen. Something holds the database up, such as a process stopped in mid-write.",
     )
 
 
 class Dispatcher:
-    """Runs the calls of all edges in threads. Short and long calls have their own, so neither waits for the other."""
+    """Runs the calls of all edges in threads.
+
+    Short and long calls and those that wait in a queue of their own have their lanes, so none waits for the others. The
+    hub's own questions, such as who it is that calls, wait for no call.
+    """
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
-        self._short = Threads(hub.settings["tool.threads"], "crewhall-call")
-        self._long = Threads(hub.settings["tool.long_threads"], "crewhall-long")
-        self._apart = ThreadPerJob("crewhall-unhurried")
+        short, long = hub.settings["tool.threads"], hub.settings["tool.long_threads"]
+        self.lanes = {
+            "short": Lane(short, Threads(short, "crewhall-call")),
+            "long": Lane(long, Threads(long, "crewhall-long")),
+            "own": Lane(OWN, ThreadPerJob("crewhall-unhurried")),
+        }
+        self._asking = Threads(ASKING, "crewhall-hub")
+        self._large_bodies = Turnstile(LARGE_BODIES)
+        self._streams = Streams()
         self._running: dict[Stop, Job[CallResult]] = {}
         self._worktrees: dict[Stop, str | None] = {}  # of the running calls
         self.is_stopping = False
@@ -91,37 +125,56 @@ class Dispatcher:
         tool = tool or self.hub.registry.find(name)
         if tool.pace == "quick" and self.hub.store.is_local and _is_flat(arguments):
             return call(self.hub, name, arguments, actor, edge=edge, origin=origin, tool=tool)
-        seconds = self.hub.seconds_for(tool)
-        stop = Stop(seconds)
+        stop = Stop(self.hub.seconds_for(tool))
         relay = ProgressRelay(report, self.hub.settings["tool.progress"]) if report else None
-        threads = self._apart if tool.pace == "own" else self._long if tool.pace == "long" else self._short
-        job = threads.start(
-            lambda: call(
-                self.hub, name, arguments, actor, edge=edge, stop=stop, progress=relay, origin=origin, tool=tool
-            )
-        )
-        self._running[stop] = job
-        self._worktrees[stop] = origin.worktree
-        too_late = seconds and asyncio.get_running_loop().call_later(seconds + STUCK_SECONDS, job.abandon, _stuck())
+        lane = self.lanes["short" if tool.pace == "quick" else tool.pace]
         try:
-            answer = await job.result()
+            answer = await self._in_turn(
+                tool,
+                lane,
+                party_of(actor, origin, _agent_in(tool, arguments)),
+                lambda: call(
+                    self.hub, name, arguments, actor, edge=edge, stop=stop, progress=relay, origin=origin, tool=tool
+                ),
+                stop,
+                origin.worktree,
+            )
             if relay is not None:
                 await relay.flush()
             return answer
-        except TimedOut as failure:
-            self._lose(tool, "stuck")
+        except Failure as failure:
+            if isinstance(failure, Stuck):
+                self._lose(tool, "stuck")
             return CallResult(failure.body(name), failure)
+        finally:
+            if relay is not None:
+                relay.end()
+
+    async def _in_turn(
+        self, tool: Tool, lane: Lane, party: Party, function: Callable[[], CallResult], stop: Stop, worktree: str | None
+    ) -> CallResult:
+        """What the function gives, when its turn has come. Raises LimitExceeded, TimedOut and Unavailable."""
+        job = lane.start(function, party)
+
+        def give_up() -> None:
+            job.abandon(_late() if lane.withdraw(job, party) else _stuck())
+
+        self._running[stop] = job
+        self._worktrees[stop] = worktree
+        seconds = stop.seconds_left
+        too_late = seconds and asyncio.get_running_loop().call_later(seconds + STUCK_SECONDS, give_up)
+        try:
+            return await job.result()
         except asyncio.CancelledError:
             stop.cancel()
-            self._lose(tool, "client_gone")
-            await job.wait_for_end()
+            if not lane.withdraw(job, party):
+                self._lose(tool, "client_gone")
+                await job.wait_for_end()
             raise
         finally:
             if too_late:
                 too_late.cancel()
             del self._running[stop], self._worktrees[stop]
-            if relay is not None:
-                relay.end()
 
     def _lose(self, tool: Tool, reason: Unknown) -> None:
         if tool.changes:
@@ -133,6 +186,19 @@ class Dispatcher:
             if worktree in (None, root):
                 stop.cancel()
 
+    def place(self, headers: Headers, actor: Actor, origin: Origin = NOWHERE) -> AbstractAsyncContextManager[None]:
+        """A place for an HTTP request with a large body, from before that is read until the request is answered.
+
+        To read it takes the loop's time and memory, so one who calls has few such requests at once.
+        """
+        length = headers.get("content-length", "0")
+        is_small = "transfer-encoding" not in headers and length.isdigit() and int(length) <= LARGE_BYTES
+        return nullcontext() if is_small else self._large_bodies.turn(party_of(actor, origin))
+
+    def stream(self, actor: Actor, origin: Origin = NOWHERE) -> AbstractContextManager[None]:
+        """Count a stream of this client while it is open. Raises LimitExceeded."""
+        return self._streams.hold(party_of(actor, origin))
+
     async def actor(self, credentials: Credentials) -> Actor:
         """The actor behind a request. Raises Unauthorized."""
         if credentials.needs_no_look or (self.hub.store.is_local and self.hub.knows_sender(credentials)):
@@ -140,8 +206,14 @@ class Dispatcher:
         return await self.thread(lambda: self.hub.identify(credentials))
 
     async def thread(self, function: Callable[[], ResultT]) -> ResultT:
-        """Run something short in a worker thread."""
-        return await self._short.start(function).result()
+        """Run something short of the hub's own in a thread."""
+        job = Job(function)
+        self._asking.start(job)
+        return await job.result()
+
+    async def like_a_call(self, function: Callable[[], ResultT]) -> ResultT:
+        """Run it where short calls run, when its turn comes."""
+        return await self.lanes["short"].start(function, HUB).result()
 
     async def close(self, seconds: float) -> bool:
         """Let running calls finish; what is not done after `seconds` is told to stop.
@@ -155,7 +227,9 @@ class Dispatcher:
             await asyncio.sleep(0.02)
         for stop in self._running:
             stop.cancel("the hub was stopped during this call")
-        every = (self._short, self._long, self._apart)
+        for lane in self.lanes.values():
+            lane.dismiss(Unavailable("the hub was stopped before this call's turn", hint="Try again in a moment."))
+        every: list[Lane | Threads] = [*self.lanes.values(), self._asking]
         ended = [await loop.run_in_executor(None, threads.close, STUCK_SECONDS) for threads in every]
         for job in self._running.values():
             job.abandon(_stuck())

@@ -27,7 +27,7 @@ class HubServices:
         self.hub = hub
         self.dispatcher = Dispatcher(hub)
         self.feed = Feed(self.dispatcher)
-        self.listening = Listening(self.feed, hub.registry)
+        self.listening = Listening(self.dispatcher, self.feed, hub.registry)
         self.mcp = McpEdge(self.dispatcher, self.listening)
         self.sse = SseEdge(self.mcp)
         self.room = WaitingRoom()

@@ -18,10 +18,14 @@ ResultT = TypeVar("ResultT")
 
 
 class Job(Generic[ResultT]):
-    """A function on its way through a thread. Everything but `run` happens on the event loop."""
+    """A function on its way through a thread. Everything but `run` happens on the event loop.
 
-    def __init__(self, function: Callable[[], ResultT]) -> None:
+    `when_over` is called there when its thread is done with it.
+    """
+
+    def __init__(self, function: Callable[[], ResultT], when_over: Callable[[], None] = lambda: None) -> None:
         self._function = function
+        self._when_over = when_over
         self._loop = asyncio.get_running_loop()
         self._result: asyncio.Future[ResultT] = self._loop.create_future()
         self._end_seen = asyncio.Event()
@@ -35,7 +39,11 @@ class Job(Generic[ResultT]):
         except BaseException as error:  # it belongs to whoever awaits
             settle, outcome = self._result.set_exception, error
         with suppress(RuntimeError):  # the loop is closed: nobody awaits any more
-            self._loop.call_soon_threadsafe(self._end, settle, outcome)
+            self._loop.call_soon_threadsafe(self._over, settle, outcome)
+
+    def _over(self, settle: Callable[[Any], None], outcome: Any) -> None:
+        self._when_over()
+        self._end(settle, outcome)
 
     def _end(self, settle: Callable[[Any], None], outcome: Any) -> None:
         self._end_seen.set()
@@ -68,12 +76,10 @@ class ThreadPerJob:
         self._name = name
         self._threads: set[threading.Thread] = set()
 
-    def start(self, function: Callable[[], ResultT]) -> Job[ResultT]:
-        job = Job(function)
+    def start(self, job: Job[Any]) -> None:
         thread = threading.Thread(target=job.run, name=self._name, daemon=True)
         self._threads = {one for one in self._threads if one.is_alive()} | {thread}
         thread.start()
-        return job
 
     def close(self, seconds: float) -> bool:
         """Let the threads finish; whether all of them did in that time."""
@@ -89,10 +95,8 @@ class Threads:
         for thread in self._threads:
             thread.start()
 
-    def start(self, function: Callable[[], ResultT]) -> Job[ResultT]:
-        job = Job(function)
+    def start(self, job: Job[Any]) -> None:
         self._jobs.put(job)
-        return job
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:

@@ -34,10 +34,17 @@ Send = Callable[[str], Awaitable[None]]
 class Conversation:
     """`receive` takes the client's lines, `send` is given ours, `run` lasts until `end`."""
 
-    def __init__(self, edge: McpEdge, caller: Callable[[], Awaitable[Caller]], send: Send) -> None:
+    def __init__(
+        self,
+        edge: McpEdge,
+        caller: Callable[[], Awaitable[Caller]],
+        send: Send,
+        most_bytes: int = MOST_BYTES_AT_ONCE,
+    ) -> None:
         self._edge = edge
         self._caller = caller
         self._send = send
+        self._most_bytes = most_bytes
         self._to_sdk, self._from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         self._to_client, self._from_sdk = anyio.create_memory_object_stream[SessionMessage](0)
         self._running: dict[str, tuple[str, int]] = {}  # request id → its method and size
@@ -88,7 +95,7 @@ class Conversation:
     async def _request(self, message: dict[str, Any], size: int) -> None:
         try:
             who = await self._caller()
-            if len(self._running) >= MOST_AT_ONCE or self._bytes + size > MOST_BYTES_AT_ONCE:
+            if len(self._running) >= MOST_AT_ONCE or self._bytes + size > self._most_bytes:
                 raise LimitExceeded(
                     f"{len(self._running)} requests of {self._bytes} bytes wait on this connection already",
                     hint="Nothing of this one was done. Wait for answers before sending more.",

@@ -25,6 +25,7 @@ from mcp_types import (
     ToolAnnotations,
 )
 from mcp_types import Tool as McpTool
+from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from crewhall import __version__
@@ -136,10 +137,11 @@ class McpEdge:
             # The SDK would hold a 2025-era GET open for ever, saying nothing, and a stopping hub would wait for it.
             await _only_post(scope, receive, send)
             return
-        body, receive = await read_body(scope, receive)
-        refused = refuse_envelope(body)
-        answer = refused or self.seen_by(who.families).manager.handle_request
-        await answer(scope, receive, send)
+        async with self.dispatcher.place(Headers(scope=scope), who.actor, who.origin):
+            body, receive = await read_body(scope, receive)
+            refused = refuse_envelope(body)
+            answer = refused or self.seen_by(who.families).manager.handle_request
+            await answer(scope, receive, send)
 
     async def caller(self, scope: Scope, edge: str = "mcp") -> Caller:
         """Who sent an HTTP request, and what it wants to see. Raises Unauthorized, InvalidInput."""

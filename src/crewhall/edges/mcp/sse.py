@@ -7,7 +7,7 @@ The stream belongs to this hub alone: it cannot move to another one. Newer clien
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Protocol
 
 import anyio
@@ -23,6 +23,7 @@ from crewhall.errors import NotFound
 
 KEEP_ALIVE_SECONDS = 15.0
 QUEUE = 256
+MOST_BYTES = 8 * 1024 * 1024  # of requests that wait for their answers; a client may have many streams
 
 
 class Audience(Protocol):
@@ -61,16 +62,19 @@ class SseEdge:
         who = await self._caller(request)
         is_newer = "mcp-protocol-version" in request.headers  # from 2025 on the stream brings no answers
         suffix = f"?profile={who.profile}" if profile_in_query(request.scope) else ""  # each message is read anew
-        return event_stream(self._events(who, is_newer, suffix))
+        with self._edge.dispatcher.stream(who.actor, who.origin):  # while it can be refused with an answer
+            return event_stream(self._events(who, is_newer, suffix))
 
     async def _events(self, who: Caller, is_newer: bool, suffix: str) -> AsyncIterator[str]:
-        name, stream = secrets.token_urlsafe(24), Stream(self._edge, who)
+        name, stream, held = secrets.token_urlsafe(24), Stream(self._edge, who), ExitStack()
         self._streams[name] = stream
         try:
+            held.enter_context(self._edge.dispatcher.stream(who.actor, who.origin))
             yield ": here\n\n" if is_newer else event("endpoint", f"{self._path}/{name}{suffix}")
             async for line in stream.lines():
                 yield event("message", line) if line else ": still here\n\n"
         finally:
+            held.close()
             del self._streams[name]
             if self._audience:
                 self._audience.forget(name)
@@ -105,7 +109,7 @@ class Stream:
     def __init__(self, edge: McpEdge, caller: Caller) -> None:
         self.caller = caller
         self.has_ended = False
-        self.talk = Conversation(edge, self._who, self._say)
+        self.talk = Conversation(edge, self._who, self._say, MOST_BYTES)
         self._out: asyncio.Queue[str | None] = asyncio.Queue(QUEUE)
         self._running = asyncio.create_task(self.talk.run())
         self._running.add_done_callback(lambda _: self.stop())

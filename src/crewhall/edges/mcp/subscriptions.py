@@ -8,8 +8,10 @@ from mcp.server.subscriptions import ListenHandler, ResourceUpdated, ServerEvent
 from mcp_types import SubscriptionFilter, SubscriptionsListenRequestParams, SubscriptionsListenResult
 
 from crewhall.edges.http.feed import Feed, FeedEvent
+from crewhall.edges.hub.dispatch import Dispatcher
+from crewhall.edges.mcp.caller import caller_of
 from crewhall.edges.mcp.resources import addresses, is_told, protocol_error
-from crewhall.errors import InvalidInput
+from crewhall.errors import InvalidInput, LimitExceeded
 from crewhall.tool import Registry
 
 MOST_ADDRESSES = 500  # that a stream listens to; each is compared with all resources
@@ -18,7 +20,8 @@ MOST_ADDRESSES = 500  # that a stream listens to; each is compared with all reso
 class Listening:
     """The handler of the hub's listen streams. An event of any hub reaches every stream that asked for it."""
 
-    def __init__(self, feed: Feed, registry: Registry) -> None:
+    def __init__(self, dispatcher: Dispatcher, feed: Feed, registry: Registry) -> None:
+        self._dispatcher = dispatcher
         self._feed = feed
         self._registry = registry
         self._handler = ListenHandler(self)
@@ -28,12 +31,18 @@ class Listening:
     async def __call__(
         self, ctx: ServerRequestContext[Any], params: SubscriptionsListenRequestParams
     ) -> SubscriptionsListenResult:
+        told = self._without_untold(params)
+        who = caller_of(ctx)
         await self._feed.begin()
-        self.streams += 1
         try:
-            return await self._handler(ctx, self._without_untold(params))
-        finally:
-            self.streams -= 1
+            with self._dispatcher.stream(who.actor, who.origin):
+                self.streams += 1
+                try:
+                    return await self._handler(ctx, told)
+                finally:
+                    self.streams -= 1
+        except LimitExceeded as failure:
+            raise protocol_error(failure, failure.body()) from None
 
     def _without_untold(self, params: SubscriptionsListenRequestParams) -> SubscriptionsListenRequestParams:
         """The same for what is told alone, which the acknowledgement lists; no list changes while a hub runs."""

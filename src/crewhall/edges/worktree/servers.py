@@ -40,7 +40,7 @@ class WorktreeServers:
         self._room = room
         self._hub = dispatcher.hub
         registry = self._hub.registry.narrow("worktree")
-        self.listening = Listening(feed, registry)
+        self.listening = Listening(dispatcher, feed, registry)
         self.edge = McpEdge(dispatcher, self.listening, registry, INSTRUCTIONS)
         self._running: dict[str, WorktreeServer] = {}
         self._turn = asyncio.Lock()

@@ -72,7 +72,8 @@ def _find_or_run(call: Call, make: Make, question: MenuQuestion) -> ReviewResult
     cached = find_cached(call, run, cache_key)
     if cached is not None:
         return cached
-    with call.state(REVIEWS).turn(cache_key or call.id, call.stop, partial(_report_position, call)) as has_waited:
+    report = partial(_report_position, call)
+    with call.state(REVIEWS).turn(cache_key or call.id, call.stop, report, call.party) as has_waited:
         if has_waited:  # files may be others by now
             run = _prepare(call, make, question)
             cache_key = None if question.is_fresh else run.cache_key
