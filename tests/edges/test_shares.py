@@ -1,8 +1,12 @@
 """What one client takes of a hub leaves enough for the others: threads, large requests, streams."""
 
+import asyncio
+import gc
 import json
 import socket
 import threading
+import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,10 +16,12 @@ import httpx2
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from crewhall.app import Call
+from crewhall.app import Call, Hub
 from crewhall.edges.hub import lanes
+from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.families.all import registry
 from crewhall.families.work.model import Done
+from crewhall.identity import OPERATOR
 from crewhall.tool import Family, Registry
 from tests.conftest import Agent, Live, eventually
 from tests.edges.conftest import newcomer
@@ -141,3 +147,34 @@ def test_an_agent_has_so_many_streams_of_all_kinds(live: Live, monkeypatch: pyte
         assert opened(ada).status_code == 200
         first.close()
         eventually(lambda: opened(eve).status_code == 200)
+
+
+class Arguments(dict[str, object]):
+    """Arguments of which one can tell whether they are still there."""
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [("agent_list", {"status": ["wrong"]}), ("agent_list", {}), ("task_get", {"id": "tk_none"})],
+)
+def test_a_hub_keeps_no_arguments_when_a_call_is_over(hub: Hub, tool: str, arguments: dict[str, object]) -> None:
+    """Not even until the garbage collector comes, which is rare: they may be large, and the hub has many threads."""
+
+    async def use() -> None:
+        dispatcher = Dispatcher(hub)
+        given = Arguments(arguments)
+        kept = weakref.ref(given)
+        await dispatcher.answer(tool, given, OPERATOR, "test")
+        del given
+        end = time.monotonic() + 5
+        while kept() is not None and time.monotonic() < end:
+            await asyncio.sleep(0.01)
+        assert kept() is None, gc.get_referrers(kept())
+        await dispatcher.close(1)
+
+    gc.collect()
+    gc.disable()
+    try:
+        asyncio.run(use())
+    finally:
+        gc.enable()

@@ -52,25 +52,24 @@ def with_acting_agent(tool: Tool, actor: Actor, arguments: dict[str, Any]) -> di
     return arguments | {tool.acting: given}
 
 
-def refuse_unstorable(arguments: Any) -> None:
-    """Raise InvalidInput for what no database or wire can hold: NUL, lone surrogates, NaN, endless nesting."""
-    level = [arguments]
-    for _ in range(DEPTH):
-        deeper: list[Any] = []
-        for value in level:
-            if isinstance(value, str):
-                _refuse_text(value)
-            elif isinstance(value, dict):
-                deeper += value.keys()
-                deeper += value.values()
-            elif isinstance(value, list):
-                deeper += value
-            elif isinstance(value, float) and not math.isfinite(value):
-                raise InvalidInput(f"{value} is not a number that JSON has", hint="Send a finite number, or null.")
-        if not deeper:
-            return
-        level = deeper
-    raise InvalidInput(f"the arguments are nested deeper than {DEPTH} levels", hint="Send a flatter value.")
+def refuse_unstorable(arguments: Any, depth: int = DEPTH) -> None:
+    """Raise InvalidInput for what no database or wire can hold: NUL, lone surrogates, NaN, endless nesting.
+
+    It gathers nothing while it looks: arguments may have a million parts.
+    """
+    if depth == 0:
+        raise InvalidInput(f"the arguments are nested deeper than {DEPTH} levels", hint="Send a flatter value.")
+    if isinstance(arguments, str):
+        _refuse_text(arguments)
+    elif isinstance(arguments, dict):
+        for name, value in arguments.items():
+            refuse_unstorable(name, depth - 1)
+            refuse_unstorable(value, depth - 1)
+    elif isinstance(arguments, list):
+        for value in arguments:
+            refuse_unstorable(value, depth - 1)
+    elif isinstance(arguments, float) and not math.isfinite(arguments):
+        raise InvalidInput(f"{arguments} is not a number that JSON has", hint="Send a finite number, or null.")
 
 
 def _refuse_text(value: str) -> None:

@@ -51,6 +51,7 @@ def call(hub: Hub, name: str, arguments: Mapping[str, Any], actor: Actor, **more
     try:
         return CallResult(hub.call(name, arguments, actor, **more))
     except Failure as failure:
+        failure.__traceback__ = failure.__context__ = None  # they hold the arguments, in a circle
         return CallResult(failure.body(name), failure)
     except BaseException:  # a handler that exits must not take the hub with it
         log.exception("a bug in a tool", extra={"tool": name})

@@ -101,6 +101,7 @@ class Threads:
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             job.run()
+            del job  # an idle thread keeps nobody's arguments
 
     def close(self, seconds: float) -> bool:
         """Let the threads finish what was given to them, and end; whether all of them did in that time."""
