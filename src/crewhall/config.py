@@ -227,6 +227,7 @@ SETTINGS = (
     Setting("pulls.allow", ALLOWED, "Paths that pulls may touch, and no others.", patterns),
     Setting("pulls.branch_deny", BRANCH_DENIED, "Paths that no instance's own pull request may touch.", patterns),
     Setting("pulls.branch_allow", (), "Paths that it may touch; empty: every other path.", patterns),
+    Setting("pulls.repositories", (), "Where instances open pulls and issues, as OWNER/*; empty: all.", patterns),
     Setting("pulls.branch_prefix", "claude-ops", "Branches of pulls are named `<prefix>/<type>/<title>`."),
     Setting("pulls.labels", ("claude-ops", "automated"), "Labels that a pull gets.", words),
     Setting("pulls.pause", 0.5, "First pause before a request to a host is repeated; it doubles each time.", seconds),

@@ -213,3 +213,27 @@ def test_what_a_setup_recipe_left_running_keeps_its_worktree(loop: Loop, tmp_pat
         assert f"process {pid} (sleep)" in loop.site.call("instance_abandon", id=name)["problem"] and tree.exists()
     finally:
         os.kill(pid, signal.SIGKILL)
+
+
+def test_a_remote_that_moves_during_the_call_is_not_followed(make_landing: Callable[..., Landing]) -> None:  # noqa: F811
+    """Judged by a base that has the workflow already, the branch would be pushed to the one that does not."""
+    loop = make_landing()
+    add_workflow(loop)
+    (loop.tree / "more.txt").write_text("more")
+    commit(loop.tree, "more")
+    fork, own = loop.host.add_repository("mallory", "shop"), f"{loop.host.url}/octo/shop.git"
+    theirs = f"{loop.host.url}/mallory/shop.git"
+    git(loop.tree, "push", "-q", theirs.replace("//", f"//any:{TOKEN}@"), "HEAD~1:refs/heads/main")
+    git(loop.tree, "remote", "set-url", "origin", theirs)
+    held = Fault(method="GET", path=loop.coder, kind="hold")
+    loop.host.fail(held)
+
+    def move_meanwhile() -> None:
+        held.gate.reached.wait(20)
+        git(loop.tree, "remote", "set-url", "origin", own)
+        held.gate.opened.set()
+
+    threading.Thread(target=move_meanwhile).start()
+    loop.open()
+    assert loop.coder not in loop.repo.branches and not loop.repo.pulls
+    assert loop.coder in fork.branches and len(fork.pulls) == 1

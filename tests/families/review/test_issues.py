@@ -10,7 +10,8 @@ import pytest
 from crewhall.errors import InvalidInput
 from crewhall.fakehosts.faults import Fault
 from crewhall.families.review.rules_plan_file import issues_in
-from tests.families.review.test_pull_requests import HOSTS, Landing, make_landing  # noqa: F401 - a fixture
+from tests.families.review.test_pull_requests import HOSTS, PULL, Landing, make_landing  # noqa: F401 - a fixture
+from tests.outside.repos import git
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("database", ["sqlite"], indirect=True)]
 TWO = [{"title": "First", "body": "Do it.", "labels": ["plan"]}, {"title": "Second"}]
@@ -88,6 +89,23 @@ def test_bad_input_is_refused_and_makes_nothing(planning: Planning, given: dict[
     refused = planning.loop.refusal(planning.planner, "create_issues", **given)
     assert refused.code == code and planning.titles() == []
     assert planning.loop.refusal(planning.loop.coder, "create_issues", issues=TWO).code == "FORBIDDEN"
+
+
+@pytest.mark.parametrize("pattern", ["octo/*", "OCTO/shop"])
+def test_nothing_goes_where_the_settings_do_not_lead(make_landing: Callable[..., Landing], pattern: str) -> None:  # noqa: F811
+    """Anyone may write an issue in a public repository: without a list, it is a way out for what an agent has read."""
+    loop = make_landing(pulls__repositories=pattern)
+    planning, drop = Planning(loop), loop.host.add_repository("mallory", "drop")
+    refused = loop.refusal(planning.planner, "create_issues", issues=TWO, repo_owner="mallory", repo_name="drop")
+    assert refused.code == "FORBIDDEN" and "mallory/drop" in refused.message and pattern in refused.hint
+    assert len(planning.make(issues=TWO, repo_owner="octo", repo_name="shop")["issues"]) == 2
+    git(loop.tree, "remote", "set-url", "origin", f"{loop.host.url}/mallory/drop.git")
+    for name, tool, given in (
+        (planning.planner, "create_issues", {"issues": TWO}),
+        (loop.coder, "create_pull_request", PULL),
+    ):
+        assert loop.refusal(name, tool, **given).code == "FORBIDDEN"
+    assert not drop.issues and not drop.pulls and loop.coder not in drop.branches
 
 
 def test_of_a_huge_plan_only_the_start_is_read(planning: Planning) -> None:

@@ -18,7 +18,7 @@ from crewhall.families.review.family import review
 from crewhall.families.review.feedback_file import NAME
 from crewhall.families.review.items import write_states
 from crewhall.families.review.model import RoundRow
-from crewhall.families.review.pull_target import PullTarget, changed_paths, pull_target, refuse_unseen
+from crewhall.families.review.pull_target import PullTarget, changed_paths, pull_target, refuse_unseen, target_at
 from crewhall.families.review.review_rows import set_status
 from crewhall.journal import Happened, Step
 from crewhall.outside.file_commits import Hindered, OneFileChange, advance
@@ -117,7 +117,8 @@ def _host(world: NodeWorld, target: PullTarget) -> AbstractContextManager[Host]:
 def _place(world: NodeWorld, operation: Change) -> tuple[InstanceRow, GitRepository, PullTarget]:
     coder = cast(InstanceRow, operation.journal.store.one("instance_get", id=operation.subject))
     repo = open_repository(coder["repository_path"], world.stop)
-    return coder, repo, pull_target(repo, world.settings)
+    pinned = target_at(operation.data.get("remote_url", ""), world.settings)  # an agent can move its remote meanwhile
+    return coder, repo, pinned or pull_target(repo, world.settings)
 
 
 def note_pull(tx: Tx, operation: Change) -> None:

@@ -2,9 +2,10 @@
 
 import os
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from crewhall.config import Settings
-from crewhall.errors import InvalidInput, InvalidState, Unavailable
+from crewhall.errors import Forbidden, InvalidInput, InvalidState, Unavailable
 from crewhall.families.crew.model import InstanceRow
 from crewhall.families.pulls.providers import accesses
 from crewhall.families.pulls.rules_remote import Remote, is_at, read_remote
@@ -26,25 +27,43 @@ class PullTarget:
 
 
 def pull_target(repo: GitRepository, settings: Settings) -> PullTarget:
-    """The host of the repository's remote, `origin` first. Raises Unavailable, naming the remote, when none is set up.
+    """The host of the repository's remote, `origin` first.
 
+    Raises Unavailable, naming the remote, when none is set up, and Forbidden for one that the settings leave out.
     The address comes from the settings, and not from the repository's own configuration, which an agent can write.
     """
     remotes = _remotes(repo)
     for url in remotes:
-        try:
-            remote = read_remote(url)
-        except InvalidInput:
-            continue
-        for access in accesses(settings, {}).values():
-            if is_at(remote, access.web):
-                web = f"{access.web}/{remote.owner}/{remote.name}.git"
-                return PullTarget(access, remote, web if remote.is_web else url)
+        if (target := target_at(url, settings)) is not None:
+            refuse_repository(settings, target.remote.owner, target.remote.name)
+            return target
     seen = _plain(remotes[0]) if remotes else "none"
     raise Unavailable(
         f"no host is set up for the remote of {repo.root}: {seen}",
         hint="Set GITHUB_TOKEN, or GITEA_URL and GITEA_TOKEN, where the hub starts; `git remote -v` shows the remotes.",
     )
+
+
+def target_at(url: str, settings: Settings) -> PullTarget | None:
+    """What an address leads to; None when no host is set up for it."""
+    try:
+        remote = read_remote(url)
+    except InvalidInput:
+        return None
+    access = next((one for one in accesses(settings, {}).values() if is_at(remote, one.web)), None)
+    if access is None:
+        return None
+    return PullTarget(access, remote, f"{access.web}/{remote.owner}/{remote.name}.git" if remote.is_web else url)
+
+
+def refuse_repository(settings: Settings, owner: str, name: str) -> None:
+    """Raise Forbidden for a host's repository that instances may not write to; case does not count there."""
+    allowed, wanted = settings["pulls.repositories"], f"{owner}/{name}"
+    if allowed and not any(fnmatchcase(wanted.lower(), pattern.lower()) for pattern in allowed):
+        raise Forbidden(
+            f"instances may not open pull requests or issues in {wanted[:200]}",
+            hint=f"pulls.repositories has {', '.join(allowed)[:500]}; the operator can add it in config.toml.",
+        )
 
 
 def _plain(url: str) -> str:

@@ -17,7 +17,7 @@ from crewhall.families.review.callers import calling_instance, note_caller
 from crewhall.families.review.family import review
 from crewhall.families.review.issue_steps import OPENING_ISSUE
 from crewhall.families.review.model import IssueFailed, IssueGiven, IssueMade, IssueRow, IssuesMade
-from crewhall.families.review.pull_target import pull_target
+from crewhall.families.review.pull_target import pull_target, refuse_repository
 from crewhall.families.review.rules_plan_file import MOST, issues_in
 from crewhall.identity import new_id
 from crewhall.outside.files import open_root, read_start
@@ -104,6 +104,7 @@ def _repository(call: Call, planner: InstanceRow, owner: str | None, name: str |
     if owner is None or name is None:
         return f"{target.remote.owner}/{target.remote.name}"
     refuse_names(owner, name)
+    refuse_repository(call.settings, owner, name)
     return f"{owner}/{name}"
 
 

@@ -86,7 +86,7 @@ def create_pull_request(
         refuse_busy(row["id"], [one["kind"] for one in tx.all("operations_on", subject=row["id"])])
         refuse_status(row["id"], row["status"], LIVE, "given a pull request")
         given: Row = {"title": title, "base_branch": base, "base_commit": base_commit, "by": caller["id"]}
-        given["reviewed"] = reviewed
+        given |= {"reviewed": reviewed, "remote_url": target.url}
         if reading is not None:
             outcome = settle_round(tx, row["id"], reading, resolved_items or ())
             refuse_blocking(caller["id"], outcome.blocking_ids)
