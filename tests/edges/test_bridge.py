@@ -604,6 +604,22 @@ def is_greeted(hub_socket: HubSocket) -> bool:
     return False
 
 
+def test_a_bridge_that_waits_at_a_socket_which_is_made_again_turns_to_the_new_one(home: Path) -> None:
+    with warm_bridges(home) as (early,):
+        early.call("agent_list")
+        pid, hub_socket = the_hub(home), socket_of(home)
+        os.kill(pid, signal.SIGSTOP)  # so that the bridge comes first
+        try:
+            with hub_socket.listen() as silent, bridge(home) as late:
+                called = _register(late, 1)
+                silent.settimeout(20)
+                with silent.accept()[0]:
+                    os.kill(pid, signal.SIGCONT)
+                    assert late.answer(called)["result"]["structuredContent"].get("name") == "agent 1"
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
 def test_the_doctor_tells_whether_bridges_can_come_in(home: Path) -> None:
     program = Program(home)
 

@@ -28,6 +28,7 @@ from crewhall.errors import Failure, TooLarge, Unavailable
 DISCOVER_SECONDS = 1.5  # Claude Code's patience with its first question is little more than two
 START_SECONDS = 60.0
 GREETING_SECONDS = 10.0
+SOCKET_SECONDS = 0.5  # between looks whether the socket is still the one that we wait at
 LAST_SECONDS = 30.0  # for answers, after the client has ended its input
 QUICK_LOOKS = 2.0
 LEAVING_SECONDS = 3.0  # whoever has a hub leave starts the next one; the others let it go first
@@ -303,7 +304,9 @@ class Bridge:
         now = time.monotonic()
         if self._hub is None and now >= self._next_look:
             self._look(now)
-        if self._hub is not None and not self._is_open and now - self._connected_at > GREETING_SECONDS:
+        if self._hub is not None and not self._is_open and not self._hub_source.is_current():
+            self._lose()  # nobody will greet us there: another hub has come, or the same one made its socket again
+        elif self._hub is not None and not self._is_open and now - self._connected_at > GREETING_SECONDS:
             self._lose()
             self._give_up(Unavailable("the hall's hub does not answer", hint="`crewhall doctor` looks for the reason."))
         for message in self._discovering():
@@ -317,7 +320,7 @@ class Bridge:
         if self._hub is None:
             times.append(self._next_look)
         elif not self._is_open:
-            times.append(self._connected_at + GREETING_SECONDS)
+            times += [self._connected_at + GREETING_SECONDS, now + SOCKET_SECONDS]
         if self._client_ended_at is not None:
             times.append(self._client_ended_at + LAST_SECONDS)
         times += [message.at + DISCOVER_SECONDS for message in self._discovering()]

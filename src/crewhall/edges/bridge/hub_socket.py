@@ -32,6 +32,7 @@ class HubSocket:
         self.socket = self.home / f"hub-{hall}.sock"
         self.lock = self.home / f"hub-{hall}.lock"
         self._bound: Identity | None = None  # of the socket that this process listens on
+        self._found: Identity | None = None  # of the one to which it connected last
 
     def try_lock(self) -> int | None:
         """The lock that a hub holds as long as it lives, as an open file; None when another has it.
@@ -49,11 +50,14 @@ class HubSocket:
 
     def is_locked_by(self, held: int) -> bool:
         """Whether a lock that this process holds is still the hall's, and not that of a file which was removed."""
-        status = os.fstat(held)
-        return _identity(self.lock) == (status.st_dev, status.st_ino)
+        try:
+            return os.path.samestat(os.fstat(held), self.lock.stat())
+        except FileNotFoundError:
+            return False
 
     def connect(self) -> socket.socket:
         """A connection to the hub. Raises OSError when none listens, or when it takes no more."""
+        self._found = _identity(self.socket)
         connection = socket.socket(socket.AF_UNIX)
         connection.setblocking(False)  # a stopped hub's queue may be full, and would be waited for without end
         try:
@@ -67,6 +71,10 @@ class HubSocket:
             connection.close()
             raise PermissionError(f"{self.socket} is another user's")
         return connection
+
+    def is_found(self) -> bool:
+        """Whether a new connection would go where the last one went."""
+        return self._found == _identity(self.socket)
 
     def listen(self) -> socket.socket:
         """The hub's end, for the hub that holds the lock."""

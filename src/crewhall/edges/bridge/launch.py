@@ -29,6 +29,9 @@ class HubSource(Protocol):
     def connect(self) -> socket.socket | None:
         """A connection to the hub, or None if there is none yet."""
 
+    def is_current(self) -> bool:
+        """Whether the hub of the last connection is still the one to connect to."""
+
     def start(self) -> None:
         """Start a hub, unless one is starting already."""
 
@@ -64,6 +67,9 @@ class SharedHub:
             return None
         self._has_come = True
         return connection
+
+    def is_current(self) -> bool:
+        return self._hub_socket.is_found()
 
     def start(self) -> None:
         if self._child is not None and self._child.poll() is None:
@@ -163,6 +169,9 @@ class EmbeddedHub:
         mine: socket.socket = self._hub.connection
         return mine
 
+    def is_current(self) -> bool:
+        return True
+
     def start(self) -> None:
         pass
 
@@ -185,6 +194,9 @@ class NoHub:
 
     def connect(self) -> None:
         return None
+
+    def is_current(self) -> bool:
+        return True
 
     def start(self) -> None:
         pass
