@@ -147,9 +147,14 @@ def test_root_is_refused_in_the_words_of_the_cli(judge: Judge, tree: Path, monke
 
 @pytest.fixture
 def open_place() -> Iterator[Path]:
-    """A directory that any user may come into."""
+    """A directory that any user may come into, with a home that is there already.
+
+    The CLI makes a file in the root. If it also made one beside it, that could have been a rename of the root.
+    """
     with tempfile.TemporaryDirectory() as place:
-        os.chmod(place, 0o777)
+        (Path(place) / "home").mkdir()
+        for directory in (place, f"{place}/home"):
+            os.chmod(directory, 0o777)
         yield Path(place)
 
 
