@@ -69,6 +69,17 @@ def test_a_command_in_the_session_finds_the_hall_by_the_hubs_own_variables(
     assert config.load(found).database == database
 
 
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_an_instance_gets_the_usual_variables_and_those_that_the_operator_names(
+    make_site: Callable[..., Site], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("STRIPE_KEY", "DATABASE_URL", "SHOP_PASS", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, "value")
+    site = make_site(programs__variables="SHOP_*")
+    given = site.received(site.start())["environment"]
+    assert {name for name, value in given.items() if value == "value"} == {"SHOP_PASS", "XDG_CACHE_HOME"}
+
+
 def test_calls_of_an_instance_are_in_the_log_under_its_id(site: Site) -> None:
     name = site.start()
     actor = site.hub.identify(Credentials(token=site.received(name)["environment"]["CREWHALL_TOKEN"]))

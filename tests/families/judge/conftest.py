@@ -67,7 +67,7 @@ def site_in(model_tree: Path, tmp_path: Path, place: Path) -> Iterator[Callable[
 def site(
     make_hub: Callable[..., Hub], clock: Clock, site_in: Callable[..., JudgeSite], command: list[str]
 ) -> JudgeSite:
-    return site_in(make_hub(clock=clock, judge__command=command))
+    return site_in(make_hub(clock=clock, judge__command=command, programs__variables="SHOP_*"))
 
 
 @pytest.fixture(scope="module")

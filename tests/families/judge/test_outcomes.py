@@ -230,12 +230,14 @@ def test_without_a_cli_nothing_is_judged_and_nothing_taken_away(
 def test_the_run_has_its_prompt_by_stdin_and_no_secret_of_the_halls(
     site: JudgeSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("CREWHALL_TOKEN", "MCP_TOOL_TIMEOUT", "GITHUB_TOKEN", "DEPLOY_SECRET", "CLAUDECODE"):
+    for name in ("CREWHALL_TOKEN", "MCP_TOOL_TIMEOUT", "GITHUB_TOKEN", "DEPLOY_SECRET", "CLAUDECODE", "STRIPE_KEY"):
         monkeypatch.setenv(name, "not for the child")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "for the child")
+    monkeypatch.setenv("SHOP_PASS", "named by the operator")
     site.review()
     (run,) = site.cli.runs()
     assert run["directory"] == str(site.root) and "return a + b" in run["input"]
     assert "not for the child" not in run["env"].values() and run["env"]["ANTHROPIC_API_KEY"] == "for the child"
+    assert run["env"]["SHOP_PASS"] == "named by the operator"
     assert run["words"][:3] == ["--print", "--output-format", "json"] and "--tools" in run["words"]
     assert not any("return a + b" in word or "T-1" in word for word in run["words"])
