@@ -18,6 +18,7 @@ import pytest
 EXCHANGE = 2  # RENAME_EXCHANGE: two names change places in one step
 HERE = -100  # AT_FDCWD
 RESTS = (0.001, 0.01, 0.05, 0.2, 0.4)  # seconds; a call that began in a longer one meets the next swap
+THERE_AND_BACK = 2
 SWAPS_A_LOOK = 21  # an odd number: it rests in either state
 
 
@@ -48,7 +49,7 @@ class Stage:
 
     @contextlib.contextmanager
     def swapping(self, *, rests: bool = False) -> Iterator[None]:
-        """Nobody swaps the two all the time, or now and then; they are in their places again at the end."""
+        """Nobody swaps the two all the time, or there and back now and then; at the end they are in their places."""
         place, lure = (os.fsencode(self.top / "theirs" / name) for name in ("place", "lure"))
         before = os.lstat(place).st_ino
         has_begun, begun = os.pipe()
@@ -80,10 +81,10 @@ def _swap_as_nobody(place: bytes, lure: bytes, begun: int, rests: bool) -> None:
         os.setgroups([])
         os.setgid(nobody.pw_gid)
         os.setuid(nobody.pw_uid)
-        assert rename(HERE, place, HERE, lure, EXCHANGE) == 0
+        assert rename(HERE, place, HERE, lure, EXCHANGE) == rename(HERE, place, HERE, lure, EXCHANGE) == 0
         os.write(begun, b".")
         while os.getppid() == parent:
-            for _ in range(SWAPS_A_LOOK):
+            for _ in range(THERE_AND_BACK if rests else SWAPS_A_LOOK):
                 rename(HERE, place, HERE, lure, EXCHANGE)
             time.sleep(random.choice(RESTS) if rests else 0)
     finally:

@@ -24,7 +24,7 @@ from tests.families.judge.judge_site import (
 from tests.outside.swaps import Stage, exchange, nobodys_stage
 from tests.sizes import size
 
-REVIEWS = size(12, 400)
+REVIEWS = size(5, 150)
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def test_list_directory_lists_nothing_elsewhere(hub: Hub, stage: Stage, rests: b
 @pytest.mark.parametrize("rests", [False, True], ids=["always", "now and then"])
 def test_get_project_context_tells_nothing_of_elsewhere(hub: Hub, stage: Stage, rests: bool) -> None:
     ask = call(hub, stage, "get_project_context")
-    seen = outcomes(stage, ask, size(12, 1_000), rests=rests)
+    seen = outcomes(stage, ask, size(12, 600), rests=rests)
     assert set(seen) <= {"told", "INVALID_STATE"}, seen
     body = json.dumps(ask())
     assert "on branch plain-branch" in body and SECRET not in body, "nothing of elsewhere was cached"
