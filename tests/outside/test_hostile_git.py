@@ -15,8 +15,10 @@ from crewhall.outside.removal import remove_worktree
 from crewhall.outside.saving import git_dir_of, keep_under, snapshot
 from crewhall.outside.worktrees import add_worktree, last_head, trash_of
 from tests.outside.repos import change, commit, fingerprint, git
+from tests.outside.test_git import slow_git
 
 REF = "refs/crewhall/saved/work-1"
+AT = 1_700_000_000_000  # UTC milliseconds
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ def test_a_commit_on_another_name_for_main_moves_nothing_of_the_persons(repo: Gi
     git(tree, "symbolic-ref", "HEAD", "refs/heads/work-1")
     blob = write_blob(repo, b"hello\n")
     with pytest.raises(Hindered):
-        advance(repo, str(tree), "work-1", OneFileChange("NOTE.md", blob, "A note", "m1", 0))
+        advance(repo, str(tree), "work-1", OneFileChange("NOTE.md", blob, "A note", "m1", AT))
     assert git(repo.root, "rev-parse", "main") == tip
 
 
@@ -88,7 +90,7 @@ def test_a_worktree_that_leads_to_the_persons_touches_nothing_of_theirs(
     with pytest.raises(InvalidState, match=r"is not a worktree"):
         remove_worktree(repo, str(tree), "work-1", True, REF)
     with pytest.raises(InvalidState):
-        advance(repo, str(tree), "work-1", OneFileChange("NOTE.md", None, "A note", "m1", 0))
+        advance(repo, str(tree), "work-1", OneFileChange("NOTE.md", None, "A note", "m1", AT))
     with pytest.raises(InvalidState):
         git_dir_of(repo, str(tree))
     assert (fingerprint(Path(repo.root)), fingerprint(mine)) == before
@@ -129,7 +131,7 @@ def test_no_file_of_gits_is_waited_for(repo: GitRepository, tree: Path, name: st
     file.unlink(missing_ok=True)
     os.mkfifo(file) if kind == "pipe" else file.symlink_to("/dev/zero")
     quick = replace(repo, seconds=0.5)
-    note = OneFileChange("NOTE.md", None, "A note", "m1", 0)
+    note = OneFileChange("NOTE.md", None, "A note", "m1", AT)
     calls: list[Callable[[], object]] = [
         lambda: last_head(quick, str(tree)),
         lambda: snapshot(quick, str(tree), "A look"),
@@ -198,3 +200,15 @@ def test_a_checkout_of_a_partial_clone_fetches_what_it_lacks(tmp_path: Path, rep
     git(tmp_path, "clone", "-q", "--no-checkout", "--filter=blob:none", f"file://{repo.root}", str(clone))
     add_worktree(open_repository(str(clone)), str(tmp_path / "tree"), "b", "main")
     assert (tmp_path / "tree/file-0").read_text().startswith("line 0")
+
+
+def test_a_worktree_that_is_swapped_before_the_file_is_written_leads_it_nowhere(
+    repo: GitRepository, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swap = f"[ -L {tree} ] || {{ mv {tree} {tree}.aside; ln -s {repo.root} {tree}; }}"
+    blob = write_blob(repo, b"hello\n")
+    before = fingerprint(Path(repo.root), skip=(".git",))
+    monkeypatch.setenv("PATH", slow_git(tmp_path, "cat-file blob", swap)["PATH"])
+    with pytest.raises(InvalidState, match="can't be written"):
+        advance(repo, str(tree), "work-1", OneFileChange("NOTE.md", blob, "A note", "m1", AT))
+    assert fingerprint(Path(repo.root), skip=(".git",)) == before

@@ -23,7 +23,7 @@ from crewhall.outside.git import GitRepository, lock, refusal
 from crewhall.outside.program_files import read_plain
 from crewhall.outside.saving import INDEX_BYTES, git_dir_of
 from crewhall.outside.worktrees import at
-from crewhall.outside.writing import put
+from crewhall.outside.writing import put, take_away
 
 TRIES = 3  # while the agent commits
 LOOKED_THROUGH = 5_000  # commits of a branch, for one that was made before
@@ -230,13 +230,11 @@ class _Place:
         return self.repo.git(*words, cwd=self.worktree, env=self.env).out.strip() == before
 
     def _write_file(self) -> None:
-        if self.change.blob is None:
-            self.file.unlink(missing_ok=True)
-            return
-        data = self.repo.git("cat-file", "blob", self.change.blob).out
+        data = self.repo.git("cat-file", "blob", self.change.blob).out if self.change.blob else None
+        above, name = os.path.split(self.change.name)
         try:
-            with open_root(self.worktree) as top, top.directory(os.path.dirname(self.change.name) or ".") as directory:
-                put(directory, os.path.basename(self.change.name), data)
+            with open_root(self.worktree) as top, top.directory(above or ".") as directory:
+                take_away(directory, name) if data is None else put(directory, name, data)
         except Failure as failure:
             raise InvalidState(
                 f"{self.file} can't be written: {failure.message}",
