@@ -90,6 +90,7 @@ KINDS = {
     "half a head": (GET[:-2], b"", b"408"),
     "a head without end": (GET[:-2], b"X", b"408"),
     "half a body": (HUNDRED + b"{", b"", b"408"),
+    "a body that was asked for": (HUNDRED[:-2] + b"Expect: 100-continue\r\n\r\n", b"", b"100"),
     "a body by the byte": (HUNDRED, b" ", b"408"),
     "chunks by the byte": (CHUNKED, b"1\r\n \r\n", b"408"),
     "line ends after an answer": (GET, b"\r\n", b"200"),
@@ -142,6 +143,18 @@ def test_who_does_not_read_is_sent_away_and_who_reads_slowly_is_not(live: Live, 
                 break
         eventually(lambda: set(live.server.server_state.connections) <= before, 20)
     assert_alive(live)
+
+
+def test_who_does_not_read_makes_room_too(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    eventually(lambda: not live.server.server_state.connections)
+    with contextlib.ExitStack() as stack:
+        deaf = stack.enter_context(socket.create_connection(("127.0.0.1", live.port), 20))
+        deaf.sendall(BIG * 80)
+        (ours,) = eventually(lambda: list(live.server.server_state.connections))
+        eventually(lambda: ours.waiting_since is not None)
+        monkeypatch.setattr(waiting_room, "MOST", 1)
+        assert_alive(live)
+        eventually(lambda: ours not in live.server.server_state.connections)
 
 
 def test_idle_connections_make_room_when_there_are_many(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:

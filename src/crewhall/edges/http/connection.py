@@ -139,7 +139,9 @@ class Connection(HttpToolsProtocol):
 
     @property
     def waiting_since(self) -> float | None:
-        """Since when the hub waits for this client; None while it has something to do for it."""
+        """Since when the hub waits for this client to send or to read; None while it has something to do for it."""
+        if self._unread_bytes:
+            return self._read_at
         return self._since if self._waits_for_head or self._waits_for_body else None
 
     @property

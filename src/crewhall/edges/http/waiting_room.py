@@ -55,7 +55,7 @@ class WaitingRoom:
         self._visitors.discard(visitor)
 
     def _make_room(self) -> bool:
-        """Close an eighth of the connections that wait for a request: other users' first, then the longest waiting."""
+        """Close an eighth of the connections that keep us waiting: other users' first, then the longest waiting."""
         waiting = [(not one.is_strangers, since, one) for one in self._visitors if (since := one.waiting_since)]
         waiting.sort(key=lambda entry: entry[:2])
         for _, _, visitor in waiting[: max(1, len(waiting) // 8)]:
