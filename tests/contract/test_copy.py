@@ -1,5 +1,6 @@
 """Copies of a hall: while it is in use, from either database to either, whole or not at all."""
 
+import os
 import sqlite3
 import stat
 import threading
@@ -253,6 +254,23 @@ def test_a_name_that_is_taken_is_refused_and_kept(hall: Store, folder: Path) -> 
         backup(hall, folder / "taken")
     assert (folder / "taken").read_text() == "mine"
     assert [item.name for item in folder.iterdir()] == ["taken"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's files")
+def test_a_backup_is_written_where_others_may_write_and_touches_nothing_of_theirs(hall: Store, folder: Path) -> None:
+    """What is half written is in a directory of its own: whoever knows its name could put a link or a journal there."""
+    (folder / "victim").write_text("precious")
+    public = folder / "public"
+    public.mkdir()
+    public.chmod(0o1777)
+    ends = (".part", ".part-journal", ".part-wal", ".part.line", "-journal", ".line")
+    for end in ends:
+        (public / f"b.db{end}").symlink_to(folder / "victim")
+        os.chown(public / f"b.db{end}", 65534, 65534, follow_symlinks=False)
+    assert backup(hall, public / "b.db") > 0
+    assert sorted(path.name for path in public.iterdir()) == sorted(["b.db", *(f"b.db{end}" for end in ends)])
+    assert (folder / "victim").read_text() == "precious"
+    assert stat.S_IMODE((public / "b.db").stat().st_mode) == 0o600
 
 
 def test_a_backup_that_fails_leaves_nothing(hall: Store, folder: Path) -> None:
