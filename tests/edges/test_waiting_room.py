@@ -126,6 +126,21 @@ def test_who_is_waited_on_is_not_sent_away(live: Live, impatient: None) -> None:
         stream.close()
 
 
+def test_a_body_that_the_hub_makes_wait_is_not_late(live: Live, impatient: None) -> None:
+    eventually(lambda: not live.server.server_state.connections)
+    with socket.create_connection(("127.0.0.1", live.port), 20) as client:
+        client.sendall(LIST)
+        ours: Any
+        (ours,) = eventually(lambda: list(live.server.server_state.connections))
+        eventually(lambda: ours.cycle)
+        live.loop.call_soon_threadsafe(ours.flow.pause_reading)
+        for _ in range(2):
+            answer_until_end(live.port, b"")  # the limits are over
+        live.loop.call_soon_threadsafe(ours.flow.resume_reading)
+        client.sendall(b" " * 98 + b"{}")
+        assert client.recv(65536).startswith(b"HTTP/1.1 200")
+
+
 def test_who_does_not_read_is_sent_away_and_who_reads_slowly_is_not(live: Live, impatient: None) -> None:
     before = set(live.server.server_state.connections)
     with (

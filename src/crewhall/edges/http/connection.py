@@ -153,11 +153,13 @@ class Connection(HttpToolsProtocol):
         return self.cycle.more_body and not self.flow.read_paused and not self.cycle.waiting_for_100_continue
 
     def is_late(self, now: float) -> bool:
-        """Whether the hub has waited long enough for a request."""
+        """Whether the hub has waited long enough for a request; time in which it kept the client waiting is none."""
         if self._waits_for_head:
             kept = self.timeout_keep_alive if self.cycle is not None else 0
             return now - self._since > HEAD_SECONDS + kept
-        return self._waits_for_body and (now - self._heard_at > BODY_SECONDS or now - self._since > WHOLE_BODY_SECONDS)
+        if not self._waits_for_body:
+            self._since = self._heard_at = now
+        return now - self._heard_at > BODY_SECONDS or now - self._since > WHOLE_BODY_SECONDS
 
     def is_deaf(self, now: float) -> bool:
         """Whether the client has read nothing for long of what was sent. To be asked again and again."""
