@@ -122,7 +122,8 @@ def _cut_quotes(complaint: str) -> str:
     """
     kind, _, told = complaint.partition(": ")
     words, colon, more = QUOTES.sub(lambda found: found[found.lastindex or 0], told).partition(": ")
-    return f"{kind}: {words}{colon}{more}" if more in SYSTEM_WORDS else f"{kind}: {words}"
+    why = more.rpartition(": ")[2]
+    return f"{kind}: {words}{colon}{why}" if why in SYSTEM_WORDS else f"{kind}: {words}"
 
 
 def version() -> tuple[int, int]:
