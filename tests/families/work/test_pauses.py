@@ -81,6 +81,21 @@ def test_the_judge_is_kept_as_the_one_who_halted(hub: Hub, database: str) -> Non
     assert halted_by(database) == {halted: None}
 
 
+def test_a_paused_task_that_nobody_holds_is_not_begun_while_its_workflow_is_paused(hub: Hub) -> None:
+    """Whoever starts it again begins work, with a token or without; a holder was at it all along."""
+    work, ada = job(hub, "free", "held", most=2), Agent(hub, "ada")
+    for actor, name in ((OPERATOR, "free"), (ada.actor, "held")):
+        for status in ("in_progress", "paused"):
+            ask(hub, "task_update_status", actor, id=work.tasks[name], status=status)
+    halt_as_judge(hub, work.id)
+    for actor in (OPERATOR, PERSON, ada.actor):
+        begin = {"id": work.tasks["free"], "status": "in_progress"}
+        assert refusal(hub, "task_update_status", actor, **begin) == "INVALID_STATE"
+    ask(hub, "task_update_status", ada.actor, id=work.tasks["held"], status="in_progress")
+    move(hub, work.id, "in_progress", actor=PERSON)
+    ask(hub, "task_update_status", id=work.tasks["free"], status="in_progress")
+
+
 def test_a_pause_is_no_halt_whatever_its_reason_says(hub: Hub) -> None:
     known = actors(hub)
     for actor in known.values():

@@ -60,6 +60,11 @@ def is_running(task: TaskRow) -> bool:
     return task["claimed_by"] is not None or task["status"] in RUNNING
 
 
+def is_begun(task: TaskRow) -> bool:
+    """Whether somebody is at the task, and so may go on with it while its workflow is paused."""
+    return is_running(task) and task["status"] not in ("pending", "failed")
+
+
 def refuse_blocked(task: TaskRow, waited_for: Sequence[str] = ()) -> None:
     """Raise TaskBlocked for a task that waits for others, and name some of them."""
     if task["waits_for"] > 0:

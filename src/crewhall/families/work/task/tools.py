@@ -41,7 +41,7 @@ from crewhall.families.work.task.model import (
     TaskStatus,
 )
 from crewhall.families.work.task.pages import available_tasks, blocker_names, count_step, near, summaries
-from crewhall.families.work.task.rules import REPLANNED, RUNNING, UNDER_WAY, refuse_task_step
+from crewhall.families.work.task.rules import REPLANNED, RUNNING, is_begun, refuse_task_step
 from crewhall.families.work.workflow.model import WorkflowLocked
 from crewhall.families.work.workflow.plans import recompute_standings
 from crewhall.families.work.workflow.rules import refuse_not_running
@@ -157,7 +157,7 @@ def task_update_status(
         if workflow["status"] == "abandoned":
             refuse_not_running(workflow, status)
         is_taken = call.actor.kind == "agent" and task["claimed_by"] is None and status != "skipped"
-        if is_taken or (status in UNDER_WAY and task["status"] in ("pending", "failed")):
+        if is_taken or (status in RUNNING and not is_begun(task)):
             refuse_not_running(workflow, "begun")
             mark_in_progress(call, tx, workflow)
         if status in RUNNING:
