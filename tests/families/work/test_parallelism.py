@@ -166,10 +166,26 @@ def test_as_many_are_recommended_and_offered_as_can_be_claimed(operator: Ask, ru
     assert told == granted == 3 - running
 
 
+def test_agents_of_a_fleet_that_find_no_room_are_told_that_there_is_work(hub: Hub) -> None:
+    """With the default of one at once, four of five would take the hall for finished and leave."""
+    work, fleet = job(hub, "a", "b", "c", most=1), [Agent(hub, f"agent {number}") for number in range(5)]
+    first, *others = fleet
+    ask(hub, "task_claim", first.actor, task_id=work.tasks["a"])
+    told = [ask(hub, "task_get_available", one.actor) for one in others]
+    assert [(one["tasks"], one["total"], one["no_room"]) for one in told] == [([], 0, 2)] * 4
+    ask(hub, "task_release", first.actor, task_id=work.tasks["a"])
+    told = [ask(hub, "task_get_available", one.actor) for one in others]
+    assert [(one["total"], one["no_room"]) for one in told] == [(3, 0)] * 4
+    for name in "abc":
+        ask(hub, "task_update_status", id=work.tasks[name], status="skipped")
+    assert ask(hub, "task_get_available", first.actor)["no_room"] == 0, "nothing is left"
+
+
 def test_the_setting_lets_claims_pass_from_the_next_call_on(hub: Hub) -> None:
     work, ada = job(hub, "a", "b", "c", most=1), register_agent(hub, "ada")
     claim(hub, work.tasks["a"], ada)
-    assert ask(hub, "task_get_available", agent_id=ada)["total"] == 0
+    none = ask(hub, "task_get_available", agent_id=ada)
+    assert (none["total"], none["no_room"]) == (0, 2)
     assert hub.call("setting_set", {"key": ENFORCE, "value": "off"}, PERSON)["is_live"]
     told = ask(hub, "task_get_available", agent_id=ada)
     assert (told["total"], [one["name"] for one in told["tasks"]]) == (2, ["b", "c"])

@@ -45,10 +45,10 @@ Crewhall is the hall where the coding agents of this machine coordinate. Other a
 1. Join once: agent_register(name, runtime, capabilities), and keep the id it returns. If you connect with your own \
 token you are known already: the call updates your entry, and agent_id may be left out everywhere.
 2. Take work: task_get_available(repository_path=your directory) shows what you could do, task_claim takes a task so \
-that no one else does it. When success is false another has it: take the next. LIMIT_EXCEEDED means that as many tasks \
-of its workflow run as may. Work in the workspace that it names; where it names none, \
-file_reserve what you will change. task_load_context tells all about the task, also when your memory was cleared: it \
-knows which you hold. Begin it with task_update_status in_progress.
+that no one else does it. When success is false another has it: take the next. LIMIT_EXCEEDED, or a no_room that is \
+not 0, means that as many tasks of a workflow run as may: ask again when one has ended. Work in the workspace that it \
+names; where it names none, file_reserve what you will change. task_load_context tells all about the task, also \
+when your memory was cleared: it knows which you hold. Begin it with task_update_status in_progress.
 3. Note each step, decision and error with checkpoint_add: it is your memory, and your successor's. Give the \
 claim_epoch of your claim with what you write; STALE_CLAIM means that the task is another's now: stop.
 4. End it with task_update_status: completed and the outcome, or failed and the error. task_release gives it back.

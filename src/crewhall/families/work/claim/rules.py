@@ -33,7 +33,8 @@ def full_workflow(workflow: WorkflowLocked, running: int) -> LimitExceeded:
     return LimitExceeded(
         f"workflow {workflow['id']} is full: {running} running (held, planning or in_progress), "
         f"and max_parallel_tasks is {most}",
-        hint="Wait until one is finished or released, then call again; workflow_set_parallelism allows more at once.",
+        hint="Wait until one is finished or released, then call again. If more should run at once, ask a coordinator "
+        "or the operator for workflow_set_parallelism.",
     )
 
 

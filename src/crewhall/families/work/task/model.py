@@ -211,6 +211,9 @@ class Tasks(Result):
     tasks: list[Task]
     total: int
     next_offset: int | None = Field(description="Where the next page begins; null when this is the last.")
+    no_room: int = Field(
+        description="If total is 0: ready tasks whose workflows run max_parallel_tasks. Ask again when one ends."
+    )
 
 
 class TaskList(Result):

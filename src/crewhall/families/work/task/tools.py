@@ -107,9 +107,10 @@ def task_get_available(
         chosen |= {"capabilities": agent["capabilities"], "full_too": int(not is_enforced(call, tx))}
         rows = available_tasks(tx, limit=limit, offset=offset, **chosen)
         total = tx.value("tasks_available_count", **chosen)
+        no_room = 0 if total else tx.value("tasks_available_count", **chosen | {"full_too": 1})
         beside = near(tx, [row["id"] for row in rows])
     items, following = page((Task.from_row(row, beside, whole=False) for row in rows), total, offset)
-    return Tasks(tasks=items, total=total, next_offset=following)
+    return Tasks(tasks=items, total=total, next_offset=following, no_room=no_room)
 
 
 @work.tool("task_set_plan", changes=True, idempotent=True, profiles=("worker", "coordinator", "standard", "coding"))
