@@ -29,7 +29,9 @@ ALIKE = {
     "p": "\u0440\u03c1\u2ca3\u13e2\ua4d1\u1d18\u01a5\u00fe",
     "r": "\u0433\u044f\u2c85\u13a1\u13d2\ua4e3\u0280\u1d26\uab47\uab48\u027c\u027d\u027e",
     "t": "\u0442\u03c4\u2ca7\u13a2\ua4d4\u1d1b\u0167\u2020",
+    "_": "\u02cd\u23bd",
 }
+DRESSED = re.compile("(?:LATIN [A-Z]+|SYMBOL) LETTER ([A-Z])(?: WITH|$)")  # with strokes, in boxes and circles
 LETTERS = {ord(alike): letter for letter, all_alike in ALIKE.items() for alike in all_alike}
 
 
@@ -45,10 +47,9 @@ def refuse_reserved_name(name: str) -> None:
 
 
 def skeletons(name: str) -> Iterator[str]:
-    """What a reader may see in a name: all of it, and what is between marks at its ends; also from right to left."""
+    """What a reader may see in a name: all of it, and its letters without the marks; also from right to left."""
     seen = skeleton(name)
-    between = re.sub(r"^[^\w?]+|[^\w?]+$", "", seen)
-    for text in {seen, between}:
+    for text in {seen, re.sub(r"[^\w?]+", "", seen)}:
         yield text
         if TURNED.search(name):
             yield text[::-1]
@@ -70,6 +71,9 @@ def _appearance(character: str) -> str:
     digit: int | None = unicodedata.digit(character, None)
     if digit is not None:
         return DIGITS[digit]
+    dressed = DRESSED.search(unicodedata.name(character, ""))
+    if dressed is not None and dressed[1].lower() in ALIKE:
+        return dressed[1].lower()
     return UNKNOWN if category[0] == "L" else character
 
 
