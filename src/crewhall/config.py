@@ -285,8 +285,8 @@ def load(environ: Mapping[str, str], flags: Mapping[str, Any] | None = None) -> 
             if setting.key not in found and variable_value(environ, name):
                 found[setting.key] = (environ[name], name)
     home = Path(found.get("home", (BY_KEY["home"].default, ""))[0]).expanduser().absolute()
-    refuse_open_home(home)
-    for key, value in _from_file(home / "config.toml").items():
+    file = _from_file(home / "config.toml") if refuse_open_home(home) else {}
+    for key, value in file.items():
         found.setdefault(key, (value, "config.toml"))
     return Settings({s.key: _read(s, *found[s.key]) if s.key in found else s.default for s in SETTINGS})
 

@@ -19,33 +19,55 @@ DATABASE_ENDS = ("", "-wal", "-shm", "-journal", ".line")
 FILES = re.compile(r"config\.toml|operator\.token|instances|hub[.-].*|hall\.db.*")
 
 
-def refuse_open_home(home: Path) -> None:
-    """Raise Forbidden for a hall's directory that others can change; one that is not there yet is fine."""
-    _refuse(home, FILES.fullmatch, "the hall's directory", "Or choose another with CREWHALL_HOME or --home.")
+def refuse_open_home(home: Path) -> bool:
+    """Raise Forbidden for a hall's directory that others can change; False for one that is not there yet.
+
+    That is as good, but whoever finds one later has to look again: another user may have made it.
+    """
+    return _refuse(home, FILES.fullmatch, "the hall's directory", "Or choose another with CREWHALL_HOME or --home.")
 
 
 def make_home(home: Path) -> None:
     """Make the hall's directory if it is missing. Raises Forbidden when it is open to others, or OSError."""
     make_private(str(home))
-    refuse_open_home(home)
+    if not refuse_open_home(home):
+        raise _changing(home)
 
 
-def refuse_open_database(path: Path) -> None:
-    """Raise Forbidden for a database that others can change, by its directory or by what is beside it."""
+def refuse_open_database(path: Path) -> bool:
+    """Raise Forbidden for a database that others can change, by its directory or by what is beside it.
+
+    False when a directory is not there.
+    """
     target = Path(os.path.realpath(path))
+    is_there = True
     for each in {path, target}:
         beside = {f"{each.name}{end}" for end in DATABASE_ENDS}
-        _refuse(
-            each.parent,
-            beside.__contains__,
-            "the database's directory",
-            "Or choose another with CREWHALL_DATABASE_PATH.",
-        )
+        otherwise = "Or choose another with CREWHALL_DATABASE_PATH."
+        is_there &= _refuse(each.parent, beside.__contains__, "the database's directory", otherwise)
+    return is_there
 
 
-def _refuse(directory: Path, counts: Callable[[str], object], title: str, otherwise: str) -> None:
+def make_database_directory(path: Path) -> None:
+    """Make the directory of a database if it is missing. Raises Forbidden as above, and OSError."""
+    make_private(str(path.parent))
+    if not refuse_open_database(path):
+        raise _changing(path.parent)
+
+
+def _changing(directory: Path) -> Unavailable:
+    return Unavailable(
+        f"{directory} comes and goes", hint="See who makes it and takes it away, or choose another directory."
+    )
+
+
+def _refuse(directory: Path, counts: Callable[[str], object], title: str, otherwise: str) -> bool:
     try:
         weakness = place_weakness(str(directory), counts)
+    except FileNotFoundError:
+        return False
+    except NotADirectoryError:  # a file of ours: who opens something in it says so
+        return True
     except OSError as error:
         raise Unavailable(
             f"{title} {directory} can't be looked at: {error.strerror}", hint="Check the path and its permissions."
@@ -55,6 +77,7 @@ def _refuse(directory: Path, counts: Callable[[str], object], title: str, otherw
             f"{title} {directory} is not used: {weakness.problem}",
             hint=f"{_caution(directory, weakness)}{weakness.repair} {otherwise}",
         )
+    return True
 
 
 def _caution(directory: Path, weakness: Weakness) -> str:

@@ -42,34 +42,44 @@ class Weakness(NamedTuple):
     repair: str
 
 
-def steps(path: str) -> Iterator[PathStep]:
+class Way:
     """All that a path leads through, from `/` on; it ends at the first name that is not there.
 
-    Raises OSError for what can't be looked at, and for links without end.
+    Who has iterated over it to the end knows by the same looks where it leads: `end` is the path without links, and
+    `is_whole` tells whether all of it is there. A second look could be led elsewhere. Raises OSError for what can't be
+    looked at, and for links without end.
     """
-    here, names, links = "/", deque(os.path.abspath(path).split("/")), 0
-    yield PathStep(here, here, os.lstat(here))
-    while names:
-        name = names.popleft()
-        if name in ("", "."):
-            continue
-        if name == "..":
-            here = os.path.dirname(here)
-            continue
-        try:
-            step = PathStep(os.path.join(here, name), here, os.lstat(os.path.join(here, name)))
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        yield step
-        if not step.is_link:
-            here = step.path
-            continue
-        links += 1
-        if links > MOST_LINKS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-        target = os.readlink(step.path)
-        here = "/" if target.startswith("/") else here
-        names.extendleft(reversed(target.split("/")))
+
+    def __init__(self, path: str) -> None:
+        self._path = os.path.abspath(path)
+        self.end, self.is_whole = self._path, False
+
+    def __iter__(self) -> Iterator[PathStep]:
+        here, names, links = "/", deque(self._path.split("/")), 0
+        yield PathStep(here, here, os.lstat(here))
+        while names:
+            name = names.popleft()
+            if name in ("", "."):
+                continue
+            if name == "..":
+                here = os.path.dirname(here)
+                continue
+            try:
+                step = PathStep(os.path.join(here, name), here, os.lstat(os.path.join(here, name)))
+            except (FileNotFoundError, NotADirectoryError):
+                self.end = os.path.normpath(os.path.join(here, name, *names))
+                return
+            yield step
+            if not step.is_link:
+                here = step.path
+                continue
+            links += 1
+            if links > MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), self._path)
+            target = os.readlink(step.path)
+            here = "/" if target.startswith("/") else here
+            names.extendleft(reversed(target.split("/")))
+        self.end, self.is_whole = here, True
 
 
 def trusted_owners() -> frozenset[int]:
@@ -104,28 +114,39 @@ def mode_weakness(path: str, facts: os.stat_result, *, may_be_sticky: bool, allo
     return Weakness(path, f"{who} may write {path} ({stat.S_IMODE(facts.st_mode):o})", f"Run `chmod go-w {path}`.")
 
 
-def way_weakness(path: str, owners: Collection[int]) -> Weakness | None:
-    """What lets others replace the thing at a path. The thing itself is not looked at, unless it is a link."""
-    end = os.path.realpath(path)
-    for step in steps(path):
-        if step.path == end and not step.is_link:
-            continue
-        weakness = owner_weakness(step.path, step.facts, owners)
-        if weakness is None and stat.S_ISDIR(step.facts.st_mode):
-            weakness = mode_weakness(step.path, step.facts, may_be_sticky=True)
-        if weakness is not None:
-            return weakness
-    return None
+def way_weakness(way: Way, owners: Collection[int]) -> Weakness | None:
+    """What lets others replace the thing at a path, or that it is theirs. Its own mode is not looked at."""
+    seen: PathStep | None = None
+    for step in way:
+        found = None if seen is None else _step_weakness(seen, owners)
+        if found is not None:
+            return found
+        seen = step
+    if seen is None or not way.is_whole or seen.is_link:
+        return None if seen is None else _step_weakness(seen, owners)
+    return owner_weakness(seen.path, seen.facts, owners)
+
+
+def _step_weakness(step: PathStep, owners: Collection[int]) -> Weakness | None:
+    found = owner_weakness(step.path, step.facts, owners)
+    if found is None and stat.S_ISDIR(step.facts.st_mode):
+        found = mode_weakness(step.path, step.facts, may_be_sticky=True)
+    return found
 
 
 def place_weakness(path: str, counts: Callable[[str], object]) -> Weakness | None:
-    """What lets others change a directory, where it is, or the files in it whose names count."""
-    owners = trusted_owners()
-    found = way_weakness(path, owners)
-    if found is not None or not os.path.isdir(path):
+    """What lets others change a directory, where it is, or the files in it whose names count.
+
+    Raises FileNotFoundError for one that is not there, if nothing on the way to it is weak.
+    """
+    owners, way = trusted_owners(), Way(path)
+    found = way_weakness(way, owners)
+    if found is not None:
         return found
-    facts = os.stat(path)
-    found = owner_weakness(path, facts, owners) or mode_weakness(path, facts, may_be_sticky=False)
+    if not way.is_whole:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+    facts = os.stat(way.end)
+    found = mode_weakness(path, facts, may_be_sticky=False)
     return found or next(_file_weaknesses(path, counts, owners, is_closed=not facts.st_mode & OTHERS_ENTER), None)
 
 
@@ -139,7 +160,7 @@ def _file_weaknesses(
         with suppress(FileNotFoundError):
             facts = os.lstat(path)
             if stat.S_ISLNK(facts.st_mode):
-                yield from filter(None, [way_weakness(path, owners)])
+                yield from filter(None, [way_weakness(Way(path), owners)])
                 facts = os.stat(path)
             yield from filter(None, [owner_weakness(path, facts, owners)])
             if not is_closed and not stat.S_ISSOCK(facts.st_mode):  # who connects to a socket asks who listens

@@ -71,9 +71,9 @@ def try_lock(path: str) -> Iterator[bool]:
 def hold(path: str) -> Iterator[int]:
     """Hold a directory's lock; a child that is given the handle holds it too, and may outlive us.
 
-    Raises BlockingIOError when somebody else holds it, and OSError when there is no such directory.
+    Raises BlockingIOError when somebody else holds it, and OSError when there is no such directory, or a link to one.
     """
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield handle

@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterator
 
 from crewhall.errors import Conflict, Forbidden, NotFound
-from crewhall.ownership import OTHERS_WRITE, PathStep, Weakness, mode_weakness, owner_weakness, steps, trusted_owners
+from crewhall.ownership import OTHERS_WRITE, PathStep, Way, Weakness, mode_weakness, owner_weakness, trusted_owners
 from crewhall.paths import is_below
 
 
@@ -27,13 +27,22 @@ def safe_place(root: str, path: str) -> str:
 
     Raises Forbidden where another user leads or could lead somewhere else, NotFound when there is no repository.
     """
-    weakness = next(_weaknesses(root, path), None)
-    if weakness is not None:
-        raise Forbidden(
-            f"no worktree is made at {path}: {weakness.problem}",
-            hint=f"Others could change what is there. {weakness.repair} Or choose another path.",
-        )
-    return true_path(path)
+    parent, name = os.path.split(os.path.abspath(path))
+    way = Way(parent)
+    _refuse_weak(root, path, way)
+    return os.path.join(way.end, name)
+
+
+def refuse_unmade(root: str, path: str) -> None:
+    """Raise Conflict unless the directories above a safe place are there by now, Forbidden unless they are safe.
+
+    One look tells both: another user may make one of them before us, and take it away or put a link there meanwhile.
+    """
+    parent = os.path.dirname(path)
+    way = Way(parent)
+    _refuse_weak(root, path, way)
+    if not way.is_whole or way.end != parent:
+        raise Conflict(f"another user changes what is above {path}", hint="Choose another path.")
 
 
 def refuse_strange(root: str, path: str, handle: int) -> None:
@@ -49,14 +58,22 @@ def _facts(root: str) -> os.stat_result:
         raise NotFound(f"there is no repository at {root}: {error.strerror}", hint="Check the path.") from None
 
 
-def _weaknesses(root: str, path: str) -> Iterator[Weakness]:
+def _refuse_weak(root: str, path: str, way: Way) -> None:
+    weakness = next(_weaknesses(root, path, way), None)
+    if weakness is not None:
+        raise Forbidden(
+            f"no worktree is made at {path}: {weakness.problem}",
+            hint=f"Others could change what is there. {weakness.repair} Or choose another path.",
+        )
+
+
+def _weaknesses(root: str, path: str, way: Way) -> Iterator[Weakness]:
     repository = _facts(root)
     owners, allowed = trusted_owners() | {repository.st_uid}, repository.st_mode & OTHERS_WRITE
-    parent, name = os.path.split(os.path.abspath(path))
-    for step in steps(parent):
+    for step in way:
         is_above = not step.is_link and is_below(root, step.path)
         yield from _step_weaknesses(step, owners, allowed | stat.S_IWGRP if is_above else allowed)
-    place = os.path.join(os.path.realpath(parent), name)
+    place = os.path.join(way.end, os.path.basename(path))
     if os.path.isdir(place) and not os.path.islink(place):  # a link is refused later: it is no empty directory
         yield from filter(None, [owner_weakness(place, os.lstat(place), owners)])
 

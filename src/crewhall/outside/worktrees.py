@@ -27,7 +27,7 @@ from crewhall.outside.git import LAZY_FETCH, LOCK_SECONDS, GitRepository, lock, 
 from crewhall.outside.program_files import open_plain
 from crewhall.outside.run import Ended
 from crewhall.outside.saving import git_dir_of
-from crewhall.outside.worktree_place import refuse_strange, safe_place
+from crewhall.outside.worktree_place import refuse_strange, refuse_unmade, safe_place
 
 HALF_MADE = "initializing"  # git's own lock on a worktree that it is making
 SINCE_NULS = (2, 36)
@@ -260,8 +260,7 @@ class _Making:
         words = new if self.is_new else ("--", self.path, self.branch)
         try:
             _make_parents(_missing_parents(self.path))
-            if safe_place(repo.root, self.path) != self.path:
-                raise Conflict(f"another user has put a link on the way to {self.path}", hint="Choose another path.")
+            refuse_unmade(repo.root, self.path)
             delete(trash_of(self.path))
             self._run(repo, "worktree", "add", "--quiet", "--no-checkout", "--lock", "--reason", HALF_MADE, *words)
         except BaseException:

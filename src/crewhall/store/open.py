@@ -1,11 +1,9 @@
 """Opening a hall's database, whichever it is."""
 
-from contextlib import suppress
 from pathlib import Path
 
 from crewhall.errors import InvalidInput, Unavailable
-from crewhall.hall_directory import refuse_open_database
-from crewhall.ownership import make_private
+from crewhall.hall_directory import make_database_directory, refuse_open_database
 from crewhall.store.migrate import migrate
 from crewhall.store.sql import Queries
 from crewhall.store.sqlite import SqliteStore
@@ -44,7 +42,8 @@ def connect(database: str, queries: Queries, pool: int = 8) -> Store:
 
 
 def _sqlite(path: Path, queries: Queries) -> Store:
-    with suppress(OSError):  # the store itself says what is wrong with the place
-        make_private(str(path.parent))
-    refuse_open_database(path)
+    try:
+        make_database_directory(path)
+    except OSError:  # the store itself says what is wrong with the place
+        refuse_open_database(path)
     return SqliteStore(path, queries)

@@ -119,9 +119,9 @@ def _requested_row(call: Call, repo: GitRepository, workflow_id: str, request: W
         refuse_other_branch(path, there.branch, request.branch)
     else:
         path = safe_place(repo.root, given)
-        if call.actor.kind == "agent":
-            worktree_path(repo.root, "any")  # another user's link would make any place one of the repository's
-        home = os.path.dirname(true_path(default))
+        # Another user's link would make any place one of the repository's, for an agent.
+        usual = worktree_path(repo.root, "any") if call.actor.kind == "agent" else true_path(default)
+        home = os.path.dirname(usual)
         refuse_place(call.actor, path, home, repo.git_dir, [tree.path for tree in trees if not tree.is_main])
     return {
         "workflow_id": workflow_id,
