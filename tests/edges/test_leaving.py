@@ -17,8 +17,13 @@ import httpx2
 import pytest
 
 from crewhall.app import Call
+from crewhall.edges.http.feed import Feed
 from crewhall.edges.hub.dispatch import Dispatcher, ProgressRelay
 from crewhall.edges.hub.threads import Job, Threads
+from crewhall.edges.mcp.caller import Caller, caller
+from crewhall.edges.mcp.line_transport import Conversation
+from crewhall.edges.mcp.server import McpEdge
+from crewhall.edges.mcp.subscriptions import Listening
 from crewhall.families.work.model import Done
 from crewhall.identity import OPERATOR
 from crewhall.tool import Family, Registry
@@ -127,6 +132,25 @@ def test_a_client_that_does_not_hear_progress_still_gets_its_answer(serve: Serve
         return answer.body
 
     assert asyncio.run(use()) == {"success": True}
+
+
+def test_a_client_that_goes_away_before_its_answer_ends_its_conversation(live: Live) -> None:
+    async def use() -> None:
+        async def say(line: str) -> None:
+            raise ConnectionResetError("the client is gone")
+
+        async def who() -> Caller:
+            return caller(live.hub.registry, OPERATOR, "", None, edge="test")
+
+        dispatcher = Dispatcher(live.hub)
+        edge = McpEdge(dispatcher, Listening(dispatcher, Feed(dispatcher), live.hub.registry))
+        talk = Conversation(edge, who, say)
+        talking = asyncio.create_task(talk.run())
+        await talk.receive(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
+        await asyncio.wait_for(talking, 10)
+        assert await dispatcher.close(1)
+
+    asyncio.run(use())
 
 
 def test_threads_that_do_not_end_are_told_of(database: str) -> None:

@@ -177,6 +177,16 @@ def test_a_watcher_whose_token_is_revoked_is_sent_away(live: Live, monkeypatch: 
     assert closed.value.rcvd is not None and closed.value.rcvd.code == 4401
 
 
+def test_neither_a_refusal_nor_odd_words_are_faults_in_the_log(live: Live, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(InvalidStatus), watching(live, Authorization="Bearer wrong"):
+        pass
+    with watching(live) as watcher:
+        watcher.send(b"\xd6", text=True)
+        register(live, 1)
+        assert seen(watcher, 1)
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 def test_what_a_watcher_says_is_of_no_interest(live: Live) -> None:
     with watching(live, f"?after={newest(live)}") as watcher:
         for n in range(100):

@@ -30,7 +30,7 @@ from crewhall.app import Hub
 from crewhall.config import Settings
 from crewhall.edges.bridge.address_files import AddressFile, running_hubs
 from crewhall.edges.bridge.hub_socket import HubSocket
-from crewhall.edges.http.connection import Connection
+from crewhall.edges.http.connection import Connection, WatcherConnection
 from crewhall.edges.http.errors import HANDLERS
 from crewhall.edges.http.guard import Guard, credentials
 from crewhall.edges.http.metrics import Metrics
@@ -148,7 +148,7 @@ class HubServer(uvicorn.Server):
         config = uvicorn.Config(
             web_app(self.services),
             http=partial(Connection, self.services.room),  # type: ignore[arg-type]
-            ws="websockets-sansio",
+            ws=WatcherConnection,
             ws_per_message_deflate=False,
             ws_max_size=HEARD_BYTES,
             loop="uvloop",

@@ -59,7 +59,7 @@ class Conversation:
                 tasks.start_soon(self._write)
                 await server.run(self._from_client, self._to_client, server.create_initialization_options())
                 tasks.cancel_scope.cancel()
-        except* (anyio.BrokenResourceError, anyio.ClosedResourceError):
+        except* (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             log.debug("a conversation ended in the middle of a message")
 
     def end(self) -> None:
