@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crewhall.edges.hub.lanes import MOST_STREAMS, MOST_WAITING, OWNER_STREAMS, Lane, Streams, Turnstile
+from crewhall.edges.hub.lanes import MOST_STREAMS, MOST_WAITING, OWNER_STREAMS, Lane, Pacer, Streams, Turnstile
 from crewhall.edges.hub.threads import Job, ThreadPerJob, Threads
 from crewhall.errors import LimitExceeded, Unavailable
 from crewhall.fair_queue import Party
@@ -167,6 +167,33 @@ def test_large_requests_of_a_party_take_turns() -> None:
         assert turnstile.is_empty
 
     asyncio.run(story())
+
+
+def test_one_request_of_each_party_begins_in_a_round() -> None:
+    async def story() -> None:
+        pacer, loop, rounds = Pacer(), asyncio.get_running_loop(), 0
+        began: dict[Party, list[int]] = {ADA: [], BOB: []}
+
+        def count() -> None:
+            nonlocal rounds
+            rounds += 1
+            if any(not task.done() for task in tasks):
+                loop.call_soon(count)
+
+        async def come(party: Party) -> None:
+            await pacer.wait(party)
+            began[party].append(rounds)
+
+        tasks = [asyncio.create_task(come(party)) for party in (ADA, ADA, ADA, ADA, BOB, ADA)]
+        loop.call_soon(count)
+        await asyncio.sleep(0)
+        tasks[2].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert len(began[ADA]) == len(set(began[ADA])) == 4
+        assert began[BOB] == began[ADA][:1], "another's begins in the same round"
+        await pacer.wait(ADA)
+
+    asyncio.run(asyncio.wait_for(story(), 10))
 
 
 class Counts(dict[Party, int]):

@@ -7,16 +7,16 @@ thread: what the call had not committed is undone, and nothing runs on behind a 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from starlette.datastructures import Headers
 
 from crewhall.app import NOWHERE, Hub, Origin, party_of
-from crewhall.edges.hub.lanes import Lane, Streams, Turnstile
+from crewhall.edges.hub.lanes import Lane, Pacer, Streams, Turnstile
 from crewhall.edges.hub.threads import Job, ThreadPerJob, Threads
 from crewhall.errors import Failure, Internal, TimedOut, Unavailable
 from crewhall.fair_queue import Party
@@ -32,7 +32,7 @@ HUB = Party("hub", is_owner=True)
 OWN = 128  # places for calls that wait in a queue of their own
 ASKING = 8  # threads for the hub's own questions
 LARGE_BYTES = 64 * 1024  # a larger body is a large one
-LARGE_BODIES = 8  # places for such requests
+LARGE_BODIES = 4  # places for such requests
 NAME = 100  # letters of an agent's id
 FLAT = 20  # arguments without parts, which take no time to look at
 Report = Callable[[float, float | None, str | None], Awaitable[None]]
@@ -103,6 +103,7 @@ class Dispatcher:
             "own": Lane(OWN, ThreadPerJob("crewhall-unhurried")),
         }
         self._asking = Threads(ASKING, "crewhall-hub")
+        self._pacer = Pacer()
         self._large_bodies = Turnstile(LARGE_BODIES)
         self._streams = Streams()
         self._running: dict[Stop, Job[CallResult]] = {}
@@ -187,14 +188,18 @@ class Dispatcher:
             if worktree in (None, root):
                 stop.cancel()
 
-    def place(self, headers: Headers, actor: Actor, origin: Origin = NOWHERE) -> AbstractAsyncContextManager[None]:
-        """A place for an HTTP request with a large body, from before that is read until the request is answered.
+    @asynccontextmanager
+    async def place(self, headers: Headers, actor: Actor, origin: Origin = NOWHERE) -> AsyncIterator[None]:
+        """Wait until it is the turn of an HTTP request, whose body is not read yet; the block ends with its answer.
 
-        To read it takes the loop's time and memory, so one who calls has few such requests at once.
+        To read one takes the loop's time, and of large ones memory: of those one who calls has few at once.
         """
+        party = party_of(actor, origin)
+        await self._pacer.wait(party)
         length = headers.get("content-length", "0")
         is_small = "transfer-encoding" not in headers and length.isdigit() and int(length) <= LARGE_BYTES
-        return nullcontext() if is_small else self._large_bodies.turn(party_of(actor, origin))
+        async with nullcontext() if is_small else self._large_bodies.turn(party):
+            yield
 
     def stream(self, actor: Actor, origin: Origin = NOWHERE) -> AbstractContextManager[None]:
         """Count a stream of this client while it is open. Raises LimitExceeded."""

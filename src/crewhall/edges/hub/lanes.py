@@ -97,6 +97,37 @@ class Lane:
         return self._workers.close(seconds)
 
 
+class Pacer:
+    """Lets one request of each party begin in each round of the event loop; the others wait, first come, first served.
+
+    To read a request takes the loop a millisecond, and a party may send hundreds at the same time.
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[Party, deque[asyncio.Future[None]]] = {}
+
+    async def wait(self, party: Party) -> None:
+        """Wait for a round in which no other request of the party begins."""
+        line = self._lines.get(party)
+        loop = asyncio.get_running_loop()
+        if line is None:
+            self._lines[party] = deque()
+            loop.call_soon(self._let_next, party)
+            return
+        line.append(loop.create_future())
+        await line[-1]
+
+    def _let_next(self, party: Party) -> None:
+        line = self._lines[party]
+        while line and line[0].done():  # whoever waited has gone
+            line.popleft()
+        if not line:
+            del self._lines[party]
+            return
+        line.popleft().set_result(None)
+        asyncio.get_running_loop().call_soon(self._let_next, party)
+
+
 class Streams:
     """How many streams each party has open: of events, of messages, of what it listens to."""
 
