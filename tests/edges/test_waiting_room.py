@@ -160,6 +160,53 @@ def test_who_does_not_read_is_sent_away_and_who_reads_slowly_is_not(live: Live, 
     assert_alive(live)
 
 
+UPGRADE = (
+    b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+)
+UNREADABLE = {
+    "many headers": UPGRADE + b"".join(b"X-%d: x\r\n" % n for n in range(200)) + b"\r\n",
+    "a long header": UPGRADE + b"X: " + b"x" * 20_000 + b"\r\n\r\n",
+    "a long path": UPGRADE.replace(b"events", b"events?x=" + b"x" * 20_000) + b"\r\n",
+    "a body": UPGRADE + b"Content-Length: 5\r\n\r\n",
+    "a body in chunks": UPGRADE + b"Transfer-Encoding: chunked\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_a_websocket_whose_head_cannot_be_read_is_refused(live: Live, kind: str) -> None:
+    assert answer_until_end(live.port, UNREADABLE[kind]).startswith(b"HTTP/1.1 400")
+    assert_alive(live)
+
+
+def test_a_websocket_that_is_refused_and_reads_nothing_is_sent_away(live: Live, impatient: None) -> None:
+    """It has not read an answer that came before, so the refusal can't be sent."""
+    eventually(lambda: not live.server.server_state.connections)
+    with socket.create_connection(("127.0.0.1", live.port), 20) as deaf:
+        deaf.sendall(BIG)
+        ours: Any
+        (ours,) = eventually(lambda: list(live.server.server_state.connections))
+        eventually(lambda: ours.cycle and ours.cycle.response_complete)
+        sent = [live.server.server_state.total_requests]
+        while not ours.transport.get_write_buffer_size():
+            deaf.sendall(BIG)
+            sent.append(1)
+            eventually(lambda: live.server.server_state.total_requests >= sum(sent))
+        deaf.sendall(UPGRADE + b"\r\n")
+        eventually(lambda: not live.server.server_state.connections, 20)
+    assert_alive(live)
+
+
+def test_an_open_websocket_is_counted_until_it_ends(live: Live) -> None:
+    room = live.server.services.room
+    eventually(lambda: not room._visitors)
+    with connect(f"{live.url.replace('http', 'ws')}/api/v1/events", compression=None) as watcher:
+        watcher.recv(timeout=20)
+        (ours,) = eventually(lambda: list(room._visitors))
+        assert ours.waiting_since is None
+    eventually(lambda: not room._visitors)
+
+
 def test_who_does_not_read_makes_room_too(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     eventually(lambda: not live.server.server_state.connections)
     with contextlib.ExitStack() as stack:

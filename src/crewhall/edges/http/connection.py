@@ -6,7 +6,7 @@ A connection that a client makes over HTTP: what it may send, and how long the h
         └──────── the next head: 20 s more than an idle connection is kept ◀────────────────┘
 
 A client that does not read its answer is dropped after a minute. An event stream or a long call is an answer that is
-not done: the hub waits for nothing, and there is no limit. A WebSocket has rules of its own.
+not done: the hub waits for nothing, and there is no limit. Of a WebSocket it waits only for its reading.
 """
 
 import time
@@ -34,6 +34,7 @@ READ_SECONDS = 60.0
 END = b"Connection: close\r\nContent-Length: 0\r\n\r\n"
 TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\n" + END
 TOO_LATE = b"HTTP/1.1 408 Request Timeout\r\n" + END
+NO_HANDSHAKE = b"HTTP/1.1 400 Bad Request\r\n" + END
 FULL = Unavailable(  # there is no room for a connection, though none is idle
     "this hub has as many connections as its limit of open files allows",
     hint="Try again in a moment. If it stays so, raise the limit (`ulimit -n`) before `crewhall up`.",
@@ -66,8 +67,11 @@ class Connection(HttpToolsProtocol):
 
     def handle_websocket_upgrade(self) -> None:
         self._is_upgraded = True
-        self._room.leave(self)
         super().handle_websocket_upgrade()
+        websocket: Any = self.transport.get_protocol()
+        if not websocket.handshake_initiated:  # it can't read this head, and would wait for ever
+            self.transport.write(NO_HANDSHAKE)
+            self.transport.close()
 
     # What it may send
 
@@ -107,7 +111,7 @@ class Connection(HttpToolsProtocol):
         return self.url.startswith(b"/")
 
     def _should_upgrade(self) -> bool:
-        return self._asks_for_path and super()._should_upgrade()
+        return self._asks_for_path and self._waits_for_head and super()._should_upgrade()
 
     def on_chunk_header(self) -> None:
         self._forgive(CHUNK_BYTES)
@@ -144,7 +148,8 @@ class Connection(HttpToolsProtocol):
         """Since when the hub waits for this client to send or to read; None while it has something to do for it."""
         if self._unread_bytes:
             return self._read_at
-        return self._since if self._waits_for_head or self._waits_for_body else None
+        is_waited_for = not self._is_upgraded and (self._waits_for_head or self._waits_for_body)
+        return self._since if is_waited_for else None
 
     @property
     def _waits_for_head(self) -> bool:
@@ -156,6 +161,8 @@ class Connection(HttpToolsProtocol):
 
     def is_late(self, now: float) -> bool:
         """Whether the hub has waited long enough for a request; time in which it kept the client waiting is none."""
+        if self._is_upgraded:
+            return False
         if self._waits_for_head:
             kept = self.timeout_keep_alive if self.cycle is not None else 0
             return now - self._since > HEAD_SECONDS + kept
@@ -170,6 +177,11 @@ class Connection(HttpToolsProtocol):
             self._read_at = now
         self._unread_bytes = size
         return now - self._read_at > READ_SECONDS
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nobody is told of its end: a WebSocket that has closed, and has nothing more to send."""
+        return self._is_upgraded and self.transport.is_closing() and not self.transport.get_write_buffer_size()
 
     @property
     def is_strangers(self) -> bool:

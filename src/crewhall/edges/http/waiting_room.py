@@ -22,6 +22,9 @@ class Visitor(Protocol):
     def waiting_since(self) -> float | None: ...
 
     @property
+    def is_gone(self) -> bool: ...
+
+    @property
     def is_strangers(self) -> bool: ...
 
     def is_late(self, now: float) -> bool: ...
@@ -66,7 +69,9 @@ class WaitingRoom:
         """Close those that were waited for long enough. To be called about every second."""
         now = time.monotonic()
         for visitor in list(self._visitors):
-            if visitor.is_deaf(now):
+            if visitor.is_gone:
+                self.leave(visitor)
+            elif visitor.is_deaf(now):
                 visitor.abort()
             elif visitor.is_late(now):
                 visitor.end()
