@@ -73,18 +73,23 @@ def take_away(path: Path) -> None:
 
 
 @ONLY_ROOT
-def test_no_worktree_is_made_where_a_link_leads_that_comes_and_goes(sticky: Path, tmp_path: Path) -> None:
+def test_no_worktree_is_made_or_removed_where_a_link_leads_that_comes_and_goes(sticky: Path, tmp_path: Path) -> None:
     repo = make_repository(sticky / "shop")
     trees, victim = sticky / "shop-worktrees", tmp_path / "victim"
-    victim.mkdir()
+    rounds = range(size(50, 1_000))
+    kept = [victim / f"kept-{number}" / "key" for number in rounds]
+    for key in kept:
+        key.parent.mkdir(parents=True)
+        key.write_text("precious")
     made = 0
     with coming_and_going(trees, victim):
-        for number in range(size(40, 1_000)):
+        for name in (f"{kind}-{number}" for number in rounds for kind in ("new", "kept")):
             with contextlib.suppress(Failure):
-                add_worktree(repo, f"{trees}/ssh-{number}", f"branch-{number}", "HEAD")
+                add_worktree(repo, f"{trees}/{name}", f"branch-{name}", "HEAD")
                 made += 1
-            assert os.listdir(victim) == []
             take_away(trees)
+    assert sorted(os.listdir(victim)) == sorted(key.parent.name for key in kept)
+    assert [key for key in kept if not key.exists()] == []
     assert made, "it makes them where nobody was quicker"
 
 

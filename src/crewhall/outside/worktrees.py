@@ -258,13 +258,27 @@ class _Making:
         """Let git make the branch and an empty worktree that is marked as half made. The repository is locked."""
         new = ("--no-track", "-b", self.branch, "--", self.path, self.commit)
         words = new if self.is_new else ("--", self.path, self.branch)
+        self._make_parents(repo)  # until this is done, what is at the path may be anybody's, and is not undone
         try:
-            _make_parents(_missing_parents(self.path))
-            refuse_unmade(repo.root, self.path)
             delete(trash_of(self.path))
             self._run(repo, "worktree", "add", "--quiet", "--no-checkout", "--lock", "--reason", HALF_MADE, *words)
         except BaseException:
             self._undo(_calm(repo))
+            raise
+
+    def _make_parents(self, repo: GitRepository) -> None:
+        """Make the missing directories above the path. Raises Conflict, Forbidden if another user interferes."""
+        made: list[str] = []
+        try:
+            for parent in reversed(_missing_parents(self.path)):
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(parent, 0o755)  # whatever the umask, others may not write it
+                    made.append(parent)
+            refuse_unmade(repo.root, self.path)
+        except BaseException:
+            for parent in reversed(made):
+                with contextlib.suppress(OSError):
+                    os.rmdir(parent)
             raise
 
     def check_out(self, repo: GitRepository, handle: int) -> None:
@@ -309,13 +323,6 @@ def _add_failure(repo: GitRepository, ended: Ended, path: str) -> Failure:
     is_unwritten = UNWRITTEN.search(ended.err)
     hint = room_hint(os.path.dirname(path), repo.git_dir) if is_unwritten else "Fix what git says, then try again."
     return refusal(ended, f"make the worktree {path}", f"Nothing was made. {hint}")
-
-
-def _make_parents(missing: list[str]) -> None:
-    """Make these directories, the deepest first in the list; whatever the umask, others may not write them."""
-    for parent in reversed(missing):
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(parent, 0o755)
 
 
 def _missing_parents(path: str) -> list[str]:
