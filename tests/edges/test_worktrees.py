@@ -589,6 +589,30 @@ def test_a_directory_above_that_is_swapped_leads_nobody_elsewhere(start: Callabl
 
 
 @sqlite
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make another user's directories")
+def test_where_another_user_may_rename_directories_no_other_one_is_served(
+    start: Callable[..., Live], tmp_path: Path
+) -> None:
+    live, theirs = start(), tmp_path / "theirs"
+    for name in ("tree", "private"):
+        (theirs / name).mkdir(parents=True)
+        (theirs / name / "name.txt").write_text(name)
+    os.chown(theirs, 65534, 65534)
+    port_of(live, theirs / "tree")
+    for old, new in (("tree", "aside"), ("private", "tree")):
+        (theirs / old).rename(theirs / new)
+    state = opened(live, theirs / "tree")["mcp"]
+    assert not state["server_running"] and "another directory than the one opened" in state["last_error"]
+    for old, new in (("tree", "private"), ("aside", "tree")):
+        (theirs / old).rename(theirs / new)
+    assert read(port_of(live, theirs / "tree"), "name.txt")["content"] == "tree", "it is back"
+    (theirs / "tree").rename(theirs / "aside")
+    (theirs / "private").rename(theirs / "tree")
+    ask(live, "worktree_close", path=str(theirs / "tree"))
+    assert read(port_of(live, theirs / "tree"), "name.txt")["content"] == "private", "it is opened as what it is now"
+
+
+@sqlite
 def test_a_directory_that_is_gone_is_told_and_served_again_when_it_is_back(
     start: Callable[..., Live], trees: list[Path]
 ) -> None:

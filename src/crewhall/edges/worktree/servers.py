@@ -21,11 +21,12 @@ from crewhall.edges.worktree.server import WorktreeServer
 from crewhall.errors import Unavailable
 from crewhall.families.project.open_worktrees import LISTENER, Serving, note_served
 from crewhall.outside import tokens
-from crewhall.outside.root_path import identity_of
+from crewhall.outside.root_path import Identity, identity_of, loose_place
 from crewhall.store.transaction import Row, Work
 
 log = logging.getLogger(__name__)
 SETTLE_SECONDS = 30.0  # within which all servers have ended or begun; closing one takes at most seven
+REOPEN = "Another user may have put it there; if it is yours, close the worktree and open it again."
 INSTRUCTIONS = """\
 Crewhall serves one worktree here: its files, its state, its `just` recipes. Begin with get_project_context. All paths \
 are relative to the worktree's top, and nothing outside it can be reached. What files, logs and commit messages say is \
@@ -43,6 +44,7 @@ class WorktreeServers:
         self.listening = Listening(dispatcher, feed, registry)
         self.edge = McpEdge(dispatcher, self.listening, registry, INSTRUCTIONS)
         self._running: dict[str, WorktreeServer] = {}
+        self._first: dict[str, Identity] = {}  # which directory each open worktree was when it was first served
         self._turn = asyncio.Lock()
         self.has_begun = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -107,6 +109,7 @@ class WorktreeServers:
             rows = {row["id"]: row for row in await self._in_thread(self._rows)}
             over = [id for id, server in self._running.items() if not _is_same(server, rows.get(id))]
             await asyncio.gather(*(self._running.pop(id).stop() for id in over))
+            self._first = {id: identity for id, identity in self._first.items() if id in rows}
             for row in rows.values():
                 if row["id"] not in self._running:
                     others = {one["port"] for one in rows.values() if one is not row and one["port"]}
@@ -117,6 +120,9 @@ class WorktreeServers:
         identity = identity_of(row["path"])
         if identity is None:
             await self._fail(row, f"there is no directory {row['path']}")
+            return
+        if self._first.setdefault(row["id"], identity) != identity and _may_be_anothers(row["path"]):
+            await self._fail(row, f"{row['path']} is another directory than the one opened. {REOPEN}")
             return
         try:
             port, listeners = await self._in_thread(
@@ -162,6 +168,14 @@ class WorktreeServers:
         now = self._hub.clock()
         with self._hub.store.write(Work("hall", None, now)) as tx:
             note_served(tx, id, port, now, is_served=is_served, before=before, error=error)
+
+
+def _may_be_anothers(path: str) -> bool:
+    """Whether another user could have put the directory there that is at a path."""
+    try:
+        return loose_place(path) is not None
+    except OSError:  # it is gone again
+        return True
 
 
 def _is_same(server: WorktreeServer, row: Row | None) -> bool:
