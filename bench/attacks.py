@@ -15,26 +15,15 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
+import bench.attacks_by_calls  # noqa: F401  it declares attacks, too
 from bench.load import tool_request
-from bench.under_attack import Attack, Strike, Target, measure
+from bench.under_attack import ATTACKS, Target, attack, measure
 
+LONG = "a" * 4_000_000
 FILES = 1024  # descriptors that many systems give a process
-ATTACKS: list[Attack] = []
-
-
-def attack(finding: int, **more: Any) -> Callable[[Strike], Strike]:
-    """Put a function into the list."""
-
-    def declare(strike: Strike) -> Strike:
-        ATTACKS.append(Attack(finding, strike, **more))
-        return strike
-
-    return declare
 
 
 def hold(target: Target, count: int, *words: bytes) -> None:
@@ -95,9 +84,6 @@ def trailers(target: Target) -> None:
 def chunk_extensions(target: Target) -> None:
     head = target.head("POST /mcp", "Transfer-Encoding: chunked")
     send(target, head, b"1;" + b"x" * 60_000 + b"\r\na\r\n", 60_000_000)
-
-
-LONG = "a" * (4_000_000)
 
 
 @attack(14, attackers=8)

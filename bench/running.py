@@ -27,7 +27,7 @@ class RunningHub:
         self.port = int(process.stdout.readline().strip().rpartition(":")[2])
         self._token = read_operator_token(home)
 
-    def call(self, path: str, **arguments: Any) -> dict[str, Any]:
+    def call(self, path: str, /, **arguments: Any) -> dict[str, Any]:
         """The result of a tool, over a connection of its own. Raises RuntimeError for a refusal."""
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)

@@ -3,8 +3,8 @@ What others notice while a hub is attacked, against the quiet times of the same 
 
     a hub ─▶ quiet ─▶ attacked, again and again ─▶ let go ─▶ a row of the table        one hub for each attack
 
-Others are an agent in a process of its own: it reads by a connection that it keeps and writes by a new one each time,
-every 50 ms. The attacks are in attacks.py.
+Others are another agent in a process of its own: it reads by a connection that it keeps and writes by a new one each
+time, every 50 ms. The attacks are in attacks.py.
 """
 
 import contextlib
@@ -23,6 +23,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from typing import Any
 
 from bench.load import rest_request
 from bench.running import IDLE, RunningHub, running_hub
@@ -43,19 +44,34 @@ class Target:
     agent: str
     prepared: str = ""
 
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), PATIENCE_SECONDS)
+    def connect(self, port: int = 0) -> socket.socket:
+        """A connection to the hub, or to another of its ports."""
+        return socket.create_connection(("127.0.0.1", port or self.port), PATIENCE_SECONDS)
 
     def head(self, request: str, *headers: str) -> bytes:
         """A request without a token, up to its body."""
         return "\r\n".join([f"{request} HTTP/1.1", f"Host: 127.0.0.1:{self.port}", *headers, "", ""]).encode()
 
-    def ask(self, request: bytes) -> bytes:
-        """What the hub says to these bytes, until it is silent for a moment or hangs up."""
-        with self.connect() as connection, contextlib.suppress(OSError):
-            connection.sendall(request)
-            return connection.recv(65_536)
-        return b""
+    def ask(self, *requests: bytes) -> list[bytes]:
+        """What the hub says to each of these, sent at the same time, until it is silent for a moment or hangs up."""
+        said = [b""] * len(requests)
+
+        def ask_one(number: int, request: bytes) -> None:
+            with self.connect(_port_of(request)) as connection, contextlib.suppress(OSError):
+                connection.sendall(request)
+                said[number] = connection.recv(65_536)
+
+        asking = [threading.Thread(target=ask_one, args=each, daemon=True) for each in enumerate(requests)]
+        for one in asking:
+            one.start()
+        for one in asking:
+            one.join()
+        return said
+
+
+def _port_of(request: bytes) -> int:
+    """The port to which a request is addressed."""
+    return int(request.partition(b"\r\nHost: 127.0.0.1:")[2].partition(b"\r\n")[0])
 
 
 @dataclass(frozen=True)
@@ -67,10 +83,26 @@ class Attack:
     attackers: int = 1
     files: int | None = None
     prepare: Callable[[RunningHub, Path], str] = lambda hub, place: ""
+    read: Callable[["Target"], bytes] = lambda target: rest_request(
+        target.port, "agent/get", {"id": target.agent}, target.token
+    )  # what others ask meanwhile
 
     @property
     def name(self) -> str:
         return self.strike.__name__.replace("_", " ")
+
+
+ATTACKS: list[Attack] = []
+
+
+def attack(finding: int, **more: Any) -> Callable[[Strike], Strike]:
+    """Put a function into the list."""
+
+    def declare(strike: Strike) -> Strike:
+        ATTACKS.append(Attack(finding, strike, **more))
+        return strike
+
+    return declare
 
 
 @dataclass
@@ -93,17 +125,17 @@ class Times:
 class Others:
     """An agent in a process of its own, which reads and writes; each message asks for the times since the last one."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, read: bytes) -> None:
         self.target = target
+        self._read = read
         self._times = Times([])
         self._calls = (threading.Lock(), threading.Lock())
 
     def serve(self, pipe: Connection) -> None:
-        read = rest_request(self.target.port, "agent/get", {"id": self.target.agent}, self.target.token)
         write = rest_request(
             self.target.port, "agent/update", {"id": self.target.agent, "status": "busy"}, self.target.token
         )
-        for lock, request, keeps in zip(self._calls, (read, write), (True, False), strict=True):
+        for lock, request, keeps in zip(self._calls, (self._read, write), (True, False), strict=True):
             threading.Thread(target=self._call, args=(lock, request, keeps), daemon=True).start()
         while pipe.recv():
             with ExitStack() as stack:
@@ -119,7 +151,7 @@ class Others:
             began = time.perf_counter()
             with lock:
                 try:
-                    connection = connection or self.target.connect()
+                    connection = connection or self.target.connect(_port_of(request))
                     connection.sendall(request)
                     with closing(http.client.HTTPResponse(connection)) as answer:
                         answer.begin()
@@ -165,11 +197,17 @@ def running(*children: BaseProcess) -> Iterator[None]:
             child.join()
 
 
+def _target(hub: RunningHub, name: str, prepared: str) -> Target:
+    """What an agent of this name has of the hub."""
+    made = hub.call("agent/token", name=name, role="worker")
+    return Target(hub.port, made["token"], made["agent_id"], prepared)
+
+
 def measure(one: Attack, place: Path) -> str:
     """A row of the table."""
     with running_hub(place / "home", IDLE, files=one.files) as hub:
-        made = hub.call("agent/token", name="worker", role="worker")
-        target = Target(hub.port, made["token"], made["agent_id"], one.prepare(hub, place))
+        prepared = one.prepare(hub, place)
+        target, other = (_target(hub, name, prepared) for name in ("attacker", "other"))
         ours, theirs = processes.Pipe()
         over = processes.Event()
         attackers = [processes.Process(target=strike_until, args=(over, one, target)) for _ in range(one.attackers)]
@@ -184,7 +222,7 @@ def measure(one: Attack, place: Path) -> str:
             times: Times = ours.recv()
             return times, most
 
-        with closing(ours), running(processes.Process(target=Others(target).serve, args=(theirs,))):
+        with closing(ours), running(processes.Process(target=Others(other, one.read(other)).serve, args=(theirs,))):
             theirs.close()  # so that an end of that process is seen
             passed(2)
             quiet, before = passed(QUIET_SECONDS)
