@@ -44,7 +44,10 @@ LEFT_OUT = re.compile(
     r"instance_(start|restart|send|repair|check)|worktree_(open|close)|workspace_create|setting_set"
     r"|agent_(token_revoke|unregister)"
 )
-TOOLS = [tool for tool in registry().tools if not LEFT_OUT.match(tool.name)]
+REACHING = ("pulls", "review")  # families whose outward tools ask hosts on the network, which takes its time
+TOOLS = [
+    tool for tool in registry().tools if not (LEFT_OUT.match(tool.name) or (tool.outward and tool.family in REACHING))
+]
 IN_WORKTREE = [tool for tool in TOOLS if "worktree" in tool.profiles]
 
 
