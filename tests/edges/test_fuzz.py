@@ -33,8 +33,8 @@ from tests.edges.sample_arguments import Arguments
 from tests.sizes import size
 
 PARTS = size(1, 50)
-REQUESTS = size(600, 2_000)  # of a part
-COMMANDS = size(2, 6)
+REQUESTS = size(400, 2_000)  # of a part
+COMMANDS = size(1, 6)
 SEED = os.environ.get("CREWHALL_FUZZ_SEED", "crewhall")
 ROUND = 25  # requests by one way in, before it is the next one's turn
 PATIENCE_SECONDS = 30.0
