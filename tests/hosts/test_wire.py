@@ -107,6 +107,13 @@ def test_a_body_without_the_token_and_a_token_that_is_a_word_stay() -> None:
     assert without_token(b'["fix"]', "fix") == ["fix"]
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le"])
+def test_a_body_that_is_not_utf_8_is_no_json(encoding: str) -> None:
+    assert without_token('["ä"]'.encode("utf-8-sig"), "ghp_abcdefgh") == ["ä"]
+    with pytest.raises(ValueError, match=r"decode|Expecting"):
+        without_token('["ghp_abcdefgh"]'.encode(encoding), "ghp_abcdefgh")
+
+
 @pytest.mark.parametrize("token", ["ghp_\nX", "ghp_é", "ghp_日", "a b", "x\0"])
 def test_a_token_that_cannot_be_sent_is_refused_unseen(github: HostSite, token: str) -> None:
     refused = failure_of(lambda: github.host(token=token))

@@ -308,8 +308,11 @@ class Session:
 
 
 def without_token(raw: bytes | bytearray, token: str) -> Any:
-    """A body as JSON in which no text has the token, however its letters were written. Raises as `json.loads` does."""
-    found = json.loads(raw)
+    """A body as JSON in which no text has the token, however its letters were written. Raises ValueError.
+
+    It is UTF-8, as JSON is between programs: in UTF-16, which `json.loads` takes too, the token has other bytes.
+    """
+    found = json.loads(raw.decode("utf-8-sig"))
     is_escaped = b"\\u00" in raw or b"\\/" in raw
     if len(token) < LEAST_TOKEN or not (is_escaped or token.encode() in raw):
         return found
