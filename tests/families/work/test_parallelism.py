@@ -20,14 +20,27 @@ def test_a_claim_past_the_limit_is_refused_with_the_numbers_and_leaves_nothing(h
     ada, bob = register(operator, "ada"), register(operator, "bob")
     for name, agent in (("a", ada), ("b", bob)):
         assert operator("task_claim", task_id=found[name], agent_id=agent)["success"]
+    cyd = register(operator, "cyd")
     before = all_rows(hub)
     with pytest.raises(LimitExceeded, match=f"{workflow} is full: 2 running .* is 2$") as refused:
-        operator("task_claim", task_id=found["c"], agent_id=ada)
+        operator("task_claim", task_id=found["c"], agent_id=cyd)
     assert refused.value.code == "LIMIT_EXCEEDED" and refused.value.recoverable
     assert "Wait until one is finished" in refused.value.hint and "workflow_set_parallelism" in refused.value.hint
     assert all_rows(hub) == before
     assert operator("task_claim", task_id=found["a"], agent_id=ada)["claim_epoch"] == 1, "its own claim is renewed"
     assert operator("task_claim", task_id=found["a"], agent_id=bob)["already_claimed_by"] == ada
+
+
+def test_who_holds_a_task_of_a_full_workflow_is_told_not_to_wait_for_itself(hub: Hub) -> None:
+    """An agent that has forgotten its task would wait for ever: each of its calls makes its lease longer."""
+    work, ada, bob = job(hub, "a", "b", most=1), Agent(hub, "ada"), Agent(hub, "bob")
+    ask(hub, "task_claim", ada.actor, task_id=work.tasks["a"])
+    begin: dict[str, Any] = {"id": work.tasks["b"], "status": "in_progress"}
+    for actor, hint in ((ada.actor, f"Finish or release task {work.tasks['a']}"), (bob.actor, "Wait until one")):
+        for tool, given in (("task_claim", {"task_id": work.tasks["b"]}), ("task_update_status", begin)):
+            with pytest.raises(LimitExceeded) as refused:
+                ask(hub, tool, actor, **given)
+            assert refused.value.hint.startswith(hint)
 
 
 @pytest.mark.parametrize("end", ["completed", "failed", "released", "replanned and released", "skipped"])

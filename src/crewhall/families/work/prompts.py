@@ -85,8 +85,9 @@ Take the next task of the hall and do it, with Crewhall's tools:
 not in the hall yet. Keep the id it returns.
 2. task_get_available(agent_id=your id, repository_path=the directory you work in{only}), and \
 task_claim(task_id=the first one's id, agent_id=your id). When success is false another has it: take the next. \
-LIMIT_EXCEEDED, or a no_room that is not 0, means that as many tasks of a workflow run as may: tell me, and ask for \
-available tasks again when one has ended. When there is none and no_room is 0, tell me and stop. Keep the \
+LIMIT_EXCEEDED, or a no_room that is not 0, means that as many tasks of a workflow run as may: if you hold one of \
+them (task_load_context tells), go on with it. Otherwise tell me, and ask for available tasks again \
+when one has ended. When there is none and no_room is 0, tell me and stop. Keep the \
 claim_epoch. When workspace_problem says to ask again, claim it again.
 3. When the claim names a workspace, work in its path, on its branch, and nowhere else; first merge what merge_first \
 names. Otherwise file_reserve(agent_id=your id, paths=what you will change) before you change a file.

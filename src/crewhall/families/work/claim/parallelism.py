@@ -18,13 +18,18 @@ from crewhall.store.transaction import Look, Tx
 ENFORCE = "work.enforce_parallelism"
 
 
-def refuse_past_parallelism(call: Call, tx: Tx, workflow: WorkflowLocked, task: TaskRow) -> None:
-    """Raise LimitExceeded when a task is to start that its workflow has no room for. One that runs has its place."""
+def refuse_past_parallelism(call: Call, tx: Tx, workflow: WorkflowLocked, task: TaskRow, agent_id: str) -> None:
+    """Raise LimitExceeded when a task is to start that its workflow has no room for. One that runs has its place.
+
+    An agent that holds another of the workflow's tasks is told so: it would wait for itself, and each try of it would
+    make its lease longer.
+    """
     if is_running(task):
         return
     running: int = tx.value("tasks_running_count", workflow_id=workflow["id"])
     if running >= workflow["max_parallel_tasks"] and is_enforced(call, tx):
-        raise full_workflow(workflow, running)
+        own = tx.one("task_held_in", workflow_id=workflow["id"], agent_id=agent_id)
+        raise full_workflow(workflow, running, None if own is None else own["id"])
 
 
 def is_enforced(call: Call, look: Look) -> bool:

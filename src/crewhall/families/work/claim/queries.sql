@@ -3,6 +3,10 @@
 SELECT id FROM task WHERE claimed_by = :agent_id
  ORDER BY CASE WHEN id = CAST(:current AS text) THEN 0 ELSE 1 END, claimed_at, id LIMIT 1;
 
+-- name: task_held_in
+-- A task of a workflow that an agent holds, the one that it has held the longest.
+SELECT id FROM task WHERE workflow_id = :workflow_id AND claimed_by = :agent_id ORDER BY claimed_at, id LIMIT 1;
+
 -- name: task_back
 -- A task goes back to pending.
 UPDATE task SET status = 'pending', updated_at = :now WHERE id = :id;

@@ -27,14 +27,15 @@ def refuse_incapable(task: TaskRow, missing: Sequence[str], agent: str) -> None:
         )
 
 
-def full_workflow(workflow: WorkflowLocked, running: int) -> LimitExceeded:
-    """The error for whoever would start a task while so many run as may."""
+def full_workflow(workflow: WorkflowLocked, running: int, own: str | None) -> LimitExceeded:
+    """The error for whoever would start a task while so many run as may, perhaps one of its own."""
     most = workflow["max_parallel_tasks"]
+    end = "Wait until one is finished or released" if own is None else f"Finish or release task {own}, which you hold"
     return LimitExceeded(
         f"workflow {workflow['id']} is full: {running} running (held, planning or in_progress), "
         f"and max_parallel_tasks is {most}",
-        hint="Wait until one is finished or released, then call again. If more should run at once, ask a coordinator "
-        "or the operator for workflow_set_parallelism.",
+        hint=f"{end}, then call again. If more should run at once, ask a coordinator or the operator for "
+        "workflow_set_parallelism.",
     )
 
 

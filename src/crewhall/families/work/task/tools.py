@@ -162,7 +162,7 @@ def task_update_status(
             refuse_not_running(workflow, "begun")
             mark_in_progress(call, tx, workflow)
         if status in RUNNING:
-            refuse_past_parallelism(call, tx, workflow, task)
+            refuse_past_parallelism(call, tx, workflow, task, call.actor.id)
         if is_taken:
             task = _take_for_writer(call, tx, workflow, task)
         result = {"outcome": outcome, "outcome_detail": detail, "error": error}
