@@ -15,16 +15,17 @@ from bisect import bisect_left
 KEY_BYTES = 8192  # that tell a key, at the most
 NEAR = 4096  # bytes between two members of one JSON object
 # Ends of lines, also as strings, XML, HTML, URLs and mails have them; a tab in place of a blank.
-GAP = rb"\s|\\{1,4}+(?:[nr]|u000[ad])?+|&#(?:x0{0,4}[ad]|0{0,4}1[03]);|<br ?/?>|%0[ad]|=0[ad]|=(?=\r?\n)"
+GAP = rb"\s|\\{1,4}+(?:[nr]|u000[ad])?+|&#(?:x0{0,4}[ad]|0{0,4}1[03]);|</?[a-z]{1,6} ?/?>|%0[ad]|=0[ad]|=(?=\r?\n)"
 BASE64 = rb"[a-z0-9+/]"
 HEADER = rb"(?:proc-type|dek-info|version|comment|hash|charset|key-info|content-domain|x-[a-z0-9-]{1,40}): "
-KEY = re.compile(  # in small letters
-    rb"-----begin[ \t][a-z0-9 \t]{0,40}private[ \t]key(?:[ \t]block)?-----(?:"
+BLANK = rb"(?:[ \t+]|%20)"
+KEY = re.compile(  # in small letters; the second form of what follows is in comments, and in strings put together
+    rb"-----begin%(blank)b(?:[a-z0-9]{1,20}+%(blank)b){0,4}private%(blank)bkey(?:%(blank)bblock)?-----(?:"
     rb"(?:%(gap)b){0,500}+(?:%(base64)b{16}|%(header)b)"
-    rb"|(?:%(gap)b|[\"'`+,.;#*/>|-]){0,100}%(base64)b{40})"  # in strings that are put together, or in comments
+    rb"|(?:%(gap)b|[\"'`+,.;#*/>|-]){0,100}(?:%(base64)b{40}|proc-type: ))"
     rb"|---- begin [a-z0-9 ]{0,40}private key ----(?:%(gap)b){0,500}+(?:%(base64)b{16}|[a-z][a-z-]{0,40}: )"
     rb"|putty-user-key-file-\d: ?[\w@.-]{1,60}(?:%(gap)b){1,100}+encryption:"
-    % {b"gap": GAP, b"base64": BASE64, b"header": HEADER}
+    % {b"gap": GAP, b"blank": BLANK, b"base64": BASE64, b"header": HEADER}
 )
 SHORT = re.compile(
     rb"AGE-SECRET-KEY-1[0-9A-Z]{58}|\bPrivateKey[ \t]{0,10}=[ \t]{0,10}[A-Za-z0-9+/]{43}="
