@@ -1,6 +1,8 @@
 """A hall's directory and database are used only while no other user can change them; the hint repairs it."""
 
+import grp
 import os
+import pwd
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -9,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from crewhall import config
-from crewhall.errors import Forbidden
+from crewhall.errors import Forbidden, Unavailable
 from crewhall.hall_directory import make_home
-from crewhall.ownership import make_private, open_own
+from crewhall.ownership import is_own_group, make_private, open_own
 from crewhall.store.open import connect
 from crewhall.store.sql import Queries
 from crewhall.token_file import read_operator_token
@@ -198,3 +200,29 @@ def test_a_file_is_opened_through_no_link_and_from_no_other_user(tmp_path: Path)
             open_own(tmp_path / "operator.token", os.O_RDWR | os.O_CREAT)
     with pytest.raises(PermissionError, match="belongs to"):
         open_own(give(tmp_path / "theirs", "x"), os.O_RDONLY)
+
+
+def account(name: str, uid: int, gid: int) -> pwd.struct_passwd:
+    return pwd.struct_passwd((name, "x", uid, gid, "", "/", "/bin/sh"))
+
+
+@pytest.mark.parametrize(
+    ("members", "others", "is_own"),
+    [([], [], True), (["ada"], [], True), (["bob"], [], False), ([], [account("bob", 4_343, 4_242)], False)],
+    ids=["alone", "a member too", "a second member", "another's first group"],
+)
+def test_a_group_is_ones_own_when_nobody_else_is_in_it(
+    monkeypatch: pytest.MonkeyPatch, members: list[str], others: list[pwd.struct_passwd], is_own: bool
+) -> None:
+    """The system's tables are not ours to change."""
+    ada = account("ada", os.geteuid(), 4_242)
+    monkeypatch.setattr(grp, "getgrgid", lambda _: grp.struct_group(("ada", "x", 4_242, members)))
+    monkeypatch.setattr(pwd, "getpwuid", lambda _: ada)
+    monkeypatch.setattr(pwd, "getpwall", lambda: [ada, account("root", 0, 0), *others])
+    assert is_own_group(4_242) is is_own
+
+
+def test_a_home_that_is_a_link_to_nowhere_is_told(tmp_path: Path) -> None:
+    (tmp_path / "hall").symlink_to("nowhere")
+    with pytest.raises(Unavailable, match="leads to no directory"):
+        make_home(tmp_path / "hall")

@@ -57,7 +57,8 @@ def make_database_directory(path: Path) -> None:
 
 def _changing(directory: Path) -> Unavailable:
     return Unavailable(
-        f"{directory} comes and goes", hint="See who makes it and takes it away, or choose another directory."
+        f"{directory} leads to no directory, or one that comes and goes",
+        hint="If it is a link, make the directory that it names; else see who takes it away, or choose another.",
     )
 
 

@@ -211,4 +211,6 @@ def is_own_group(gid: int) -> bool:
         group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid())
     except KeyError:
         return False
-    return (gid, group.gr_name) == (user.pw_gid, user.pw_name) and set(group.gr_mem) <= {user.pw_name}
+    if (gid, group.gr_name) != (user.pw_gid, user.pw_name) or not set(group.gr_mem) <= {user.pw_name}:
+        return False
+    return all(other.pw_gid != gid or other.pw_uid in (0, user.pw_uid) for other in pwd.getpwall())
