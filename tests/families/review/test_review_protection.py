@@ -294,6 +294,23 @@ def test_a_pull_request_waits_for_a_review_that_begins(make_landing: Callable[..
     assert loop.open()["branch_name"] == loop.coder and loop.status() == "pr_created"
 
 
+@on_sqlite
+@pytest.mark.parametrize("opens", ["coder", "reviewer"])
+def test_no_feedback_is_sent_while_the_pull_request_opens(make_landing: Callable[..., Landing], opens: str) -> None:  # noqa: F811
+    loop = make_landing()
+    reviewer = loop.request()
+    codes: list[str] = []
+
+    def send() -> None:
+        codes.append(loop.refusal(reviewer, "send_feedback", feedback="No.", feedback_type="needs_work").code)
+
+    loop.site.hub.journal.at = once_at("push recorded", send)
+    loop.open(reviewer if opens == "reviewer" else loop.coder)
+    assert codes == ["INVALID_STATE"] and loop.status() == "pr_created"
+    (ended,) = loop.site.call("review_list")["reviews"]
+    assert ended["outcome"] == {"coder": "withdrawn", "reviewer": "approved"}[opens]
+
+
 @pytest.mark.parametrize("database", ["postgres"], indirect=True)
 def test_a_pull_request_and_a_lost_reviewer_at_once_wait_for_each_other(
     make_landing: Callable[..., Landing],  # noqa: F811

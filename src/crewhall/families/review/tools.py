@@ -39,6 +39,7 @@ from crewhall.families.review.model import (
 )
 from crewhall.families.review.packet import decision_packet
 from crewhall.families.review.prompt import ReviewFacts, changes_text, review_prompt
+from crewhall.families.review.pull_steps import PULLING
 from crewhall.families.review.pull_target import paths_since
 from crewhall.families.review.rules import (
     JUDGE,
@@ -258,6 +259,7 @@ def send_feedback(
         under_way = _open_review(tx, reviewer)
         refuse_busy(reviewer["id"], [one["kind"] for one in tx.all("operations_on", subject=reviewer["id"])])
         coder = locked_row(tx, under_way["parent_instance"])
+        _refuse_opening(tx, coder)
         kept = {"id": new_id("fb"), "feedback_type": feedback_type, "priority": priority, "feedback": feedback}
         people = {"reviewer": reviewer["id"], "coder": coder["id"], "iteration": under_way["review_iteration"]}
         outcome = settle_round(tx, coder["id"], reading, resolved_items or ())
@@ -279,6 +281,12 @@ def send_feedback(
         converged=outcome.has_converged,
         blocking_items=outcome.blocking_ids,
     )
+
+
+def _refuse_opening(tx: Tx, coder: InstanceRow) -> None:
+    """Raise InvalidState while the pull request of the reviewed branch is being opened: one of the two answers."""
+    under_way = [one["kind"] for one in tx.all("operations_on", subject=coder["id"])]
+    refuse_busy(coder["id"], [kind for kind in under_way if kind == PULLING.name])
 
 
 def _open_review(tx: Tx, reviewer: InstanceRow) -> RoundRow:
