@@ -3,7 +3,7 @@ A git repository, asked and changed by the git command.
 
     open_repository(path, stop=None, seconds=300) -> GitRepository(root, git_dir, stop, seconds)
         .current_branch(env) -> str         .commit_of(rev) -> str | None       .branch_exists(name) -> bool
-        .set_ref(name, new, old) -> Ended   .delete_ref(name) -> bool
+        .set_ref(name, new, old) -> Ended   .delete_ref(name) -> bool           .base_of(name) -> str
         .refuse_bad_branch(name) -> None    .git(*words, …) -> Ended            .text(*words, …) -> str
     version() -> (2, 39)                    lock(repo)                          a `with` block alone in the repository
 
@@ -51,6 +51,7 @@ OWN_WAYS = {
 CHANGED_NAMES = ("--name-only", "-z", "--no-renames", "--ignore-submodules=none")  # for git diff, of all that changed
 EXPLICIT = ["-c", "safe.bareRepository=explicit"]  # once we know it, it is never looked for
 SETTINGS = [word for name, value in OWN_WAYS.items() for word in ("-c", f"{name}={value}")]
+FULL_ID = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")  # git takes it for the commit, whatever has this name
 NO_REPOSITORY = "Name a directory in a git repository; `git init` and a first commit make one."
 STRANGE = b"dubious ownership"
 COMPLAINTS = ("fatal: ", "error: ")
@@ -179,15 +180,21 @@ class GitRepository:
 
         Raises InvalidInput when its name is not text.
         """
-        ended = self.git("symbolic-ref", "--quiet", "--short", "HEAD", env=env)
+        ended = self.git("symbolic-ref", "--quiet", "HEAD", env=env)  # --short says heads/1.0 beside a tag 1.0
         if ended.code != 0:
             return self.text("rev-parse", "HEAD", env=env)
-        return _real_text(os.fsdecode(ended.out.removesuffix(b"\n")), f"the branch that {self.root} is on")
+        name = os.fsdecode(ended.out.removesuffix(b"\n")).removeprefix("refs/heads/")
+        return _real_text(name, f"the branch that {self.root} is on")
 
     def commit_of(self, rev: str, env: Mapping[str, str] | None = None) -> str | None:
         """The commit that a name means, or None."""
         ended = self.git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{rev}^{{commit}}", env=env)
         return ended.out.decode().strip() if ended.code == 0 else None
+
+    def base_of(self, name: str) -> str:
+        """A name from which something begins, as git is to read it: the branch, where a tag has the same name."""
+        is_commit = FULL_ID.fullmatch(name) is not None
+        return f"refs/heads/{name}" if not is_commit and self.branch_exists(name) else name
 
     def branch_exists(self, name: str) -> bool:
         return self.git("show-ref", "--verify", "--quiet", "--", f"refs/heads/{name}").code == 0

@@ -245,7 +245,7 @@ class _Making:
     def __init__(self, repo: GitRepository, path: str, branch: str, base: str) -> None:
         self.path, self.branch = path, branch
         self.is_new = not repo.branch_exists(branch)
-        commit = repo.commit_of(base if self.is_new else f"refs/heads/{branch}")
+        commit = repo.commit_of(repo.base_of(base) if self.is_new else f"refs/heads/{branch}")
         if commit is None:
             raise NotFound(
                 f"{base} is no commit of {repo.root}", hint="Give a branch, a tag or a commit that is there."

@@ -16,7 +16,7 @@ FILE_MODES = ("100644", "100755")
 
 def own_prompt(repo: GitRepository, row: InstanceRow, coder: InstanceRow | None) -> str | None:
     """The text that the repository has for this type. Raises InvalidState when it is too long or no text."""
-    base = repo.commit_of((coder or row)["base_branch"])
+    base = repo.commit_of(repo.base_of((coder or row)["base_branch"]))
     path = f"{OWN_PROMPTS}/{row['type']}.md"
     listed = repo.git("ls-tree", "-z", "-l", base, "--", path).out if base else b""
     mode, _, blob, size = (listed.partition(b"\t")[0].decode().split() or ["", "", "", "0"])[:4]

@@ -193,7 +193,8 @@ def remove_instance_worktree(row: InstanceRow, stop: Stop | None = None) -> Row:
 
 def _is_in_base(repo: GitRepository, row: InstanceRow) -> bool:
     """Whether the base has all commits of the instance's branch, wherever the base is by now."""
-    words = ("merge-base", "--is-ancestor", "--end-of-options", f"refs/heads/{row['branch']}", row["base_branch"])
+    base = repo.base_of(row["base_branch"])
+    words = ("merge-base", "--is-ancestor", "--end-of-options", f"refs/heads/{row['branch']}", base)
     return repo.git(*words).code == 0
 
 

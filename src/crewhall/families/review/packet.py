@@ -17,7 +17,7 @@ def decision_packet(call: Call, repo: GitRepository, coder: InstanceRow) -> dict
         rounds = look.all("reviews", coder=coder["id"], is_open=None, limit=10, offset=0)
         items: list[ItemRow] = look.all("items_open", coder=coder["id"])
         last = next((look.one("feedback_get", id=one["feedback_id"]) for one in rounds if one["feedback_id"]), None)
-    spread = f"{coder['base_branch']}...refs/heads/{coder['branch']}"
+    spread = f"{repo.base_of(coder['base_branch'])}...refs/heads/{coder['branch']}"
     words = ("diff", "--stat=100", "--stat-count=50", "--end-of-options", spread, "--")
     stat = repo.git(*words).out.decode("utf-8", "replace")
     shown = ("review_iteration", "outcome", "feedback_type")

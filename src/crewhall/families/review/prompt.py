@@ -64,7 +64,8 @@ def _quote(title: str, text: str | None, most: int) -> str | None:
 
 def changes_text(repo: GitRepository, coder: InstanceRow, facts: ReviewFacts) -> str:
     """What has changed: since the last round, if there was one."""
-    spread = f"{facts.since}..{facts.head}" if facts.since else f"{coder['base_branch']}...{facts.head}"
+    base = repo.base_of(coder["base_branch"])
+    spread = f"{facts.since}..{facts.head}" if facts.since else f"{base}...{facts.head}"
     ended = repo.git("diff", "--stat=100", "--stat-count=150", "--end-of-options", spread, "--")
     stat = ended.out.decode("utf-8", "replace")[:STAT_LETTERS].rstrip()
     what = f"Changed since the last round (`git diff {spread}`)" if facts.since else f"Changed (`git diff {spread}`)"

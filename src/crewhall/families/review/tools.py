@@ -150,7 +150,7 @@ def _prepare(call: Call, coder: InstanceRow, completion: str | None, prompt: str
 
 def _judged_files(repo: GitRepository, coder: InstanceRow) -> list[str]:
     """The files that the judge is given. Raises InvalidInput, InvalidState where it would not see all of them."""
-    paths = paths_since(repo, coder, coder["base_branch"], coder["base_branch"])
+    paths = paths_since(repo, coder, repo.base_of(coder["base_branch"]), coder["base_branch"])
     refuse_unjudgeable(coder["id"], paths)
     return paths
 
