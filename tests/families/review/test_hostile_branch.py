@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from crewhall.fakehosts.faults import Fault
+from crewhall.fakehosts.merging import merge
 from tests.conftest import eventually
+from tests.edges.raw_http import http
 from tests.families.review.conftest import Loop
 from tests.families.review.test_pull_requests import (  # noqa: F401 - a fixture
     PULL,
@@ -170,6 +172,23 @@ def test_no_coder_writes_its_reviewers_instructions(loop: Loop) -> None:
         path.write_text(text)
         commit(path.parent, "a prompt")
     assert loop.site.received(loop.request())["prompt"].startswith("Look well.\n")
+
+
+def test_a_pull_request_of_another_repository_ends_nobody(make_landing: Callable[..., Landing]) -> None:  # noqa: F811
+    loop = make_landing()
+    number = loop.open()["pr_number"]
+    other, url = loop.host.add_repository("octo", "other"), f"{loop.host.url}/octo/other.git"
+    git(loop.tree, "push", "-q", url.replace("//", f"//any:{TOKEN}@"), "main", f"{loop.coder}:theirs")
+    given = {"title": "Theirs", "head": "theirs", "base": "main", "body": ""}
+    pulls = f"{loop.host.api}/repos/octo/other/pulls"
+    assert http.post(pulls, json=given, headers={"Authorization": f"token {TOKEN}"}).json()["number"] == number
+    merge(other, other.pulls[number], "Merged", "octocat", squash=False)
+    git(loop.tree, "remote", "set-url", "origin", url)
+    loop.follow()
+    assert loop.status() == "pr_created" and loop.tree.exists()
+    merge(loop.repo, loop.repo.pulls[number], "Merged", "octocat", squash=False)
+    loop.follow()
+    assert loop.status() == "pr_merged"
 
 
 def test_a_tag_with_the_name_of_the_base_is_not_the_base(loop: Loop) -> None:

@@ -11,7 +11,7 @@ from crewhall.families.crew.rules import LIVE
 from crewhall.families.crew.steps import end_later
 from crewhall.families.pulls.providers import host_at
 from crewhall.families.review.family import review
-from crewhall.families.review.pull_target import pull_target
+from crewhall.families.review.pull_target import PullTarget, pull_target, target_at
 from crewhall.families.review.review_rows import set_status
 from crewhall.outside.git import open_repository
 from crewhall.outside.hosting.model import HostRepository
@@ -37,12 +37,19 @@ def follow_pulls(tick: Tick) -> None:
 
 
 def _state(tick: Tick, row: InstanceRow) -> str | None:
-    target = pull_target(open_repository(row["repository_path"], tick.stop), tick.settings)
+    target = _target(tick, row)
     patience = Patience(Part(tick.stop, HOST_SECONDS), tick.settings["pulls.pause"])
     assert row["pull_number"] is not None
     with host_at(target.access, patience) as host:
         found = host.brief(HostRepository(target.remote.owner, target.remote.name), row["pull_number"])
     return None if found is None else found.state
+
+
+def _target(tick: Tick, row: InstanceRow) -> PullTarget:
+    """Where the pull was opened: any agent may have led the remote elsewhere since."""
+    opened_at = (row["pull_url"] or "").rsplit("/", 2)[0]
+    found = target_at(opened_at, tick.settings)  # none if the host has another address for browsers
+    return found or pull_target(open_repository(row["repository_path"], tick.stop), tick.settings)
 
 
 def _note(tick: Tick, row: InstanceRow, state: str | None) -> None:
