@@ -19,18 +19,21 @@ from typing import Literal
 from crewhall.families.crew.model import InstanceMessageRow
 from crewhall.families.crew.run_directory import RunDirectory, plainly
 from crewhall.outside.disk import try_lock
+from crewhall.outside.tmux import CONTROL
 
 Tray = Literal["outbox", "taken", "pasting"]
 TRAYS: tuple[Tray, ...] = ("outbox", "taken", "pasting")
-HEAD = re.compile(r"\[(?=\s{0,9}Message\s{1,9}im_)", re.IGNORECASE)  # of a message, in a message
+HEAD = re.compile(r"\[(?=\W{0,9}Message\W{1,9}im_)", re.IGNORECASE)  # of a message, in a message
 
 
 def frame(row: InstanceMessageRow) -> str:
     """The message as the program gets it: never beginning with `!` or `/`, and with an id that can be found.
 
     No other message begins inside it: neither the program, nor the hall when it looks for ids, is to take one for real.
+    What a terminal drops is gone before that is looked for.
     """
-    return f"[Message {row['id']} from {row['sender']}, by Crewhall]\n{HEAD.sub('(', row['body'])}"
+    plain = CONTROL.sub("", row["body"])
+    return f"[Message {row['id']} from {row['sender']}, by Crewhall]\n{HEAD.sub('(', plain)}"
 
 
 @dataclass(frozen=True)
