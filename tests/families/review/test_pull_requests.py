@@ -70,6 +70,9 @@ def test_a_reviewed_branch_lands_without_its_feedback(make_landing: Callable[...
     row = loop.instance(loop.coder)
     assert (row["status"], row["pull_number"], row["pull_url"]) == ("pr_created", pull.number, opened["pr_url"])
     assert loop.open() == opened, "asking twice returns the first"
+    told = loop.by(loop.coder, "message_list")["messages"][0]
+    assert told["sender_id"] == loop.instance(reviewer)["agent_id"]
+    assert told["body"] == f"{reviewer} approves your work. Its pull request is open: {opened['pr_url']}"
     loop.run_chores()
     assert loop.status(reviewer) == "terminated" and loop.instance(reviewer)["pull_number"] == pull.number
     assert [one["outcome"] for one in loop.site.call("review_list")["reviews"]] == ["approved", "feedback"]

@@ -19,7 +19,7 @@ from crewhall.families.review.feedback_file import NAME
 from crewhall.families.review.items import write_states
 from crewhall.families.review.model import RoundRow
 from crewhall.families.review.pull_target import PullTarget, changed_paths, pull_target, refuse_unseen, target_at
-from crewhall.families.review.review_rows import set_status
+from crewhall.families.review.review_rows import set_status, tell_approval
 from crewhall.journal import Happened, Step
 from crewhall.outside.file_commits import Hindered, OneFileChange, advance
 from crewhall.outside.git import GitRepository, open_repository
@@ -142,6 +142,7 @@ def note_pull(tx: Tx, operation: Change) -> None:
     if outcome == "approved":
         tx.run("review_converged", reviewer=reviewer["id"], converged=1)
         write_states(tx, data.get("states", ()))
+        tell_approval(tx, coder, operation)
     tx.run("instance_pull_set", id=reviewer["id"], **own)
     if not tx.all("operations_on", subject=reviewer["id"]):
         end_later(operation.journal, tx, reviewer, "terminated")

@@ -132,6 +132,13 @@ def note_approved(tx: Tx, operation: Operation[Any]) -> None:
     _tell(tx, coder, JUDGE, text, inbox_only=data["inbox_only"])
 
 
+def tell_approval(tx: Tx, coder: InstanceRow, operation: Operation[Any]) -> None:
+    """A coder that waited for a review learns that its reviewer has opened the pull request."""
+    data = operation.data
+    text = f"{data['by']} approves your work. Its pull request is open: {one_line(data['url'], 300)}"
+    _tell(tx, coder, data["by"], text, inbox_only=data.get("inbox_only", True))
+
+
 def _tell(tx: Tx, coder: InstanceRow, sender: str, text: str, *, inbox_only: bool) -> None:
     """Tell a coder in its conversation, where it has one, and in its inbox."""
     queue_message(tx, coder, sender, text, inbox_only=inbox_only)

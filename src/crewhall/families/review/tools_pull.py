@@ -7,6 +7,7 @@ from pydantic import Field
 from crewhall.app import Call
 from crewhall.errors import Forbidden, InvalidState
 from crewhall.families.crew.changes import begin, carry_out, find_instance
+from crewhall.families.crew.delivery import has_inbox_only
 from crewhall.families.crew.instance_rows import locked_row
 from crewhall.families.crew.model import InstanceId, InstanceRow
 from crewhall.families.crew.rules import LIVE, refuse_busy, refuse_status
@@ -86,7 +87,7 @@ def create_pull_request(
         refuse_busy(row["id"], [one["kind"] for one in tx.all("operations_on", subject=row["id"])])
         refuse_status(row["id"], row["status"], LIVE, "given a pull request")
         given: Row = {"title": title, "base_branch": base, "base_commit": base_commit, "by": caller["id"]}
-        given |= {"reviewed": reviewed, "remote_url": target.url}
+        given |= {"reviewed": reviewed, "remote_url": target.url, "inbox_only": has_inbox_only(call.settings, row)}
         if reading is not None:
             outcome = settle_round(tx, row["id"], reading, resolved_items or ())
             refuse_blocking(caller["id"], outcome.blocking_ids)
