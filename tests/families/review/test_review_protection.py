@@ -295,6 +295,24 @@ def test_a_pull_request_waits_for_a_review_that_begins(make_landing: Callable[..
 
 
 @on_sqlite
+def test_feedback_that_arrives_while_the_pull_request_opens_never_lands(make_landing: Callable[..., Landing]) -> None:  # noqa: F811
+    loop = make_landing()
+    lock = loop.site.repository / ".git/worktrees" / loop.coder / "index.lock"
+    lock.touch()
+    assert loop.send(loop.request())["merge_pending"]
+
+    def merge_it() -> None:
+        lock.unlink()
+        loop.site.hub.chores.run_one("review_merges")
+
+    loop.site.hub.journal.at = once_at("clean recorded", merge_it)
+    refused = loop.refusal(loop.coder, "create_pull_request", **PULL)
+    assert refused.code == "INVALID_STATE" and "REVIEW_FEEDBACK.md was put on" in refused.message
+    assert (loop.tree / "REVIEW_FEEDBACK.md").exists() and loop.coder not in loop.repo.branches
+    assert loop.open()["pr_number"] == 1 and "REVIEW_FEEDBACK.md" not in loop.repo.files(loop.coder)
+
+
+@on_sqlite
 @pytest.mark.parametrize("opens", ["coder", "reviewer"])
 def test_no_feedback_is_sent_while_the_pull_request_opens(make_landing: Callable[..., Landing], opens: str) -> None:  # noqa: F811
     loop = make_landing()

@@ -56,11 +56,22 @@ def _push(world: NodeWorld, operation: Change) -> Row:
         there = host.head(_repository(target), coder["branch"])
     tip = repo.commit_of(f"refs/heads/{coder['branch']}")
     if tip is not None:
+        _refuse_feedback(repo, coder, tip)
         refuse_unseen(repo, coder, operation.data.get("reviewed"), tip)
         _refuse_paths(world, operation, coder, repo, target, tip)
     token = target.access.token
     push_branch(repo, target.url, coder["branch"], token=token, expected=None, stop=world.stop, commit=tip)
     return {"pushed": tip, "was": operation.data.get("was", there and there.sha)}
+
+
+def _refuse_feedback(repo: GitRepository, coder: InstanceRow, tip: str) -> None:
+    """Raise InvalidState if the feedback is on the branch again: some that waited may be merged at any time."""
+    if repo.git("rev-parse", "--verify", "--quiet", f"{tip}:{NAME}").code == 0:
+        raise InvalidState(
+            f"{NAME} was put on {coder['branch']} just now",
+            hint="Read it; then call create_pull_request again, or mend what it asks for first.",
+            instance_id=coder["id"],
+        )
 
 
 def _refuse_paths(
