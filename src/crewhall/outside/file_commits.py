@@ -143,6 +143,8 @@ class _Place:
             raise Hindered(f"{self.worktree} is not on {self.branch}", hint=f"Run `git switch {self.branch}` there.")
         if self.lock.exists():
             raise self._lock_failure()
+        if self.repo.git("cat-file", "-t", f"{self.ref}:{self.change.name}").out == b"tree\n":
+            raise Hindered(f"{self.change.name} is a directory on {self.branch}", hint="Call it something else there.")
         words = ("status", "--porcelain", "--untracked-files=all", "--ignored", "--", self.change.name)
         if self.repo.text(*words, cwd=self.worktree, env=self.env):
             raise Hindered(

@@ -191,6 +191,16 @@ def test_a_pull_request_of_another_repository_ends_nobody(make_landing: Callable
     assert loop.status() == "pr_merged"
 
 
+def test_a_directory_in_place_of_the_feedback_stays(make_landing: Callable[..., Landing]) -> None:  # noqa: F811
+    loop = make_landing()
+    (loop.tree / "REVIEW_FEEDBACK.md").mkdir()
+    (loop.tree / "REVIEW_FEEDBACK.md/mine.txt").write_text("mine")
+    head = commit(loop.tree, "a directory")
+    sent = loop.round()
+    assert sent["merge_pending"] and git(loop.tree, "rev-parse", "HEAD") == head
+    assert loop.open()["pr_number"] == 1 and loop.repo.files(loop.coder)["REVIEW_FEEDBACK.md/mine.txt"] == b"mine"
+
+
 def test_a_tag_with_the_name_of_the_base_is_not_the_base(loop: Loop) -> None:
     prompt = loop.tree / ".crewhall/prompts/review.md"
     prompt.parent.mkdir(parents=True)

@@ -35,7 +35,7 @@ SECONDS = 30.0  # for a host, when a chore settles what was left
 
 def _clean(world: NodeWorld, operation: Change) -> None:
     coder, repo, _ = _place(world, operation)
-    if repo.git("rev-parse", "--verify", "--quiet", f"refs/heads/{coder['branch']}:{NAME}").code != 0:
+    if not _has_feedback(repo, f"refs/heads/{coder['branch']}"):
         return
     change = OneFileChange(
         NAME, None, "Remove the review feedback", f"{operation.id}-clean", operation.row["created_at"]
@@ -44,6 +44,11 @@ def _clean(world: NodeWorld, operation: Change) -> None:
         advance(repo, coder["worktree"], coder["branch"], change)
     except Hindered as hindered:
         raise InvalidState(hindered.message, hint=hindered.hint, instance_id=coder["id"]) from None
+
+
+def _has_feedback(repo: GitRepository, rev: str) -> bool:
+    """Whether a commit has the file; a directory of that name is the coder's own."""
+    return repo.git("cat-file", "-t", f"{rev}:{NAME}").out == b"blob\n"
 
 
 def _stay(world: NodeWorld, operation: Change) -> None:
@@ -66,7 +71,7 @@ def _push(world: NodeWorld, operation: Change) -> Row:
 
 def _refuse_feedback(repo: GitRepository, coder: InstanceRow, tip: str) -> None:
     """Raise InvalidState if the feedback is on the branch again: some that waited may be merged at any time."""
-    if repo.git("rev-parse", "--verify", "--quiet", f"{tip}:{NAME}").code == 0:
+    if _has_feedback(repo, tip):
         raise InvalidState(
             f"{NAME} was put on {coder['branch']} just now",
             hint="Read it; then call create_pull_request again, or mend what it asks for first.",
