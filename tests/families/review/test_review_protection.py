@@ -295,6 +295,22 @@ def test_a_pull_request_waits_for_a_review_that_begins(make_landing: Callable[..
 
 
 @on_sqlite
+def test_a_reviewer_that_ends_while_its_pull_request_opens_has_approved(make_landing: Callable[..., Landing]) -> None:  # noqa: F811
+    loop = make_landing()
+    reviewer = loop.request()
+
+    def end() -> None:
+        end_by_kill(loop, reviewer)
+        loop.run_chores()
+
+    loop.site.hub.journal.at = once_at("push recorded", end)
+    loop.open(reviewer)
+    (told,) = loop.by(loop.coder, "message_list")["messages"]
+    assert "approves your work" in told["body"] and loop.status() == "pr_created"
+    assert [one["outcome"] for one in loop.site.call("review_list")["reviews"]] == ["approved"]
+
+
+@on_sqlite
 def test_feedback_that_arrives_while_the_pull_request_opens_never_lands(make_landing: Callable[..., Landing]) -> None:  # noqa: F811
     loop = make_landing()
     lock = loop.site.repository / ".git/worktrees" / loop.coder / "index.lock"

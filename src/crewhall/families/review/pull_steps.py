@@ -20,6 +20,7 @@ from crewhall.families.review.items import write_states
 from crewhall.families.review.model import RoundRow
 from crewhall.families.review.pull_target import PullTarget, changed_paths, pull_target, refuse_unseen, target_at
 from crewhall.families.review.review_rows import set_status, tell_approval
+from crewhall.families.review.rules import PULL
 from crewhall.journal import Happened, Step
 from crewhall.outside.file_commits import Hindered, OneFileChange, advance
 from crewhall.outside.git import GitRepository, open_repository
@@ -165,7 +166,7 @@ def note_pull(tx: Tx, operation: Change) -> None:
 
 
 PULLING = review.operation(
-    "branch_pull",
+    PULL,
     steps=(
         Step("clean", _clean, _stay),
         Step("push", _push, _delete_pushed),

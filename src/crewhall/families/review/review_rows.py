@@ -11,7 +11,7 @@ from crewhall.families.crew.steps import end_later
 from crewhall.families.review.items import write_round, write_states
 from crewhall.families.review.model import Outcome, RoundRow
 from crewhall.families.review.quotes import one_line, quote
-from crewhall.families.review.rules import JUDGE, REVIEWABLE, reviewer_name
+from crewhall.families.review.rules import JUDGE, PULL, REVIEWABLE, reviewer_name
 from crewhall.journal import Journal, Operation
 from crewhall.store.transaction import Tx
 
@@ -158,13 +158,17 @@ def note_feedback_undone(tx: Tx, operation: Change) -> None:
 def give_back(
     tx: Tx, journal: Journal, review: RoundRow, outcome: Outcome, inbox_only: bool, reason: str | None = None
 ) -> bool:
-    """End a review without feedback: its round does not count, and its coder goes on. False if it was over already."""
+    """End a review without feedback: its round does not count, and its coder goes on.
+
+    False if it was over already, or is being answered.
+    """
     name = reviewer_name(review["child_instance"])
     reviewer = None if name == JUDGE else locked_row(tx, name)
     coder = locked_row(tx, review["parent_instance"])
     own = {"reviewer": review["child_instance"], "outcome": outcome, "type": "review_lost"}
-    is_answering = reviewer is not None and tx.all("operations_on", subject=reviewer["id"])
-    if is_answering or not tx.run("review_end", **own, now=tx.now):
+    if reviewer is not None and _is_answering(tx, reviewer, coder):
+        return False
+    if not tx.run("review_end", **own, now=tx.now):
         return False
     facts = json.dumps({"reviewer": name, "round": review["review_iteration"], "outcome": outcome})
     if coder["status"] == "waiting_review":
@@ -177,3 +181,9 @@ def give_back(
     if reviewer is not None and reviewer["status"] != "abandoned":
         end_later(journal, tx, reviewer, "terminated")
     return True
+
+
+def _is_answering(tx: Tx, reviewer: InstanceRow, coder: InstanceRow) -> bool:
+    """Whether its feedback is being sent, or the pull request that ends the round is being opened."""
+    opening = [one for one in tx.all("operations_on", subject=coder["id"]) if one["kind"] == PULL]
+    return bool(opening or tx.all("operations_on", subject=reviewer["id"]))

@@ -20,6 +20,7 @@ JUDGE = "judge"
 JUDGED = "jd_"  # how the round of a judge is called where a review instance would be named
 REVIEWABLE = ("started", "pr_created")  # statuses from which a coding instance may ask for a review
 LOST_IN_A_ROW = 3
+PULL = "branch_pull"  # the operation on a coder that opens its pull request
 
 
 @dataclass(frozen=True)

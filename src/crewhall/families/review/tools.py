@@ -39,11 +39,11 @@ from crewhall.families.review.model import (
 )
 from crewhall.families.review.packet import decision_packet
 from crewhall.families.review.prompt import ReviewFacts, changes_text, review_prompt
-from crewhall.families.review.pull_steps import PULLING
 from crewhall.families.review.pull_target import paths_since
 from crewhall.families.review.rules import (
     JUDGE,
     LOST_IN_A_ROW,
+    PULL,
     ReviewDecision,
     ReviewLimits,
     decide,
@@ -286,7 +286,7 @@ def send_feedback(
 def _refuse_opening(tx: Tx, coder: InstanceRow) -> None:
     """Raise InvalidState while the pull request of the reviewed branch is being opened: one of the two answers."""
     under_way = [one["kind"] for one in tx.all("operations_on", subject=coder["id"])]
-    refuse_busy(coder["id"], [kind for kind in under_way if kind == PULLING.name])
+    refuse_busy(coder["id"], [kind for kind in under_way if kind == PULL])
 
 
 def _open_review(tx: Tx, reviewer: InstanceRow) -> RoundRow:
