@@ -80,7 +80,6 @@ def test_a_host_that_made_it_and_did_not_answer_makes_no_second_one(planning: Pl
         ({"plan_file": "../shop/file-0"}, "PATH_OUTSIDE_ROOT"),
         ({"plan_file": "nothing.md"}, "NOT_FOUND"),
         ({"plan_file": "file-0"}, "INVALID_INPUT"),
-        ({"plan_file": ".env"}, "FORBIDDEN"),
         ({"issues": TWO, "repo_owner": "octo"}, "INVALID_INPUT"),
         ({"issues": TWO, "repo_owner": "octo", "repo_name": "nowhere"}, "NOT_FOUND"),
     ],
@@ -89,6 +88,16 @@ def test_bad_input_is_refused_and_makes_nothing(planning: Planning, given: dict[
     refused = planning.loop.refusal(planning.planner, "create_issues", **given)
     assert refused.code == code and planning.titles() == []
     assert planning.loop.refusal(planning.loop.coder, "create_issues", issues=TWO).code == "FORBIDDEN"
+
+
+@pytest.mark.parametrize("name", [".env", "notes.md"])
+def test_no_secret_becomes_an_issue(planning: Planning, name: str) -> None:
+    key = "-----BEGIN " + f"PRIVATE KEY-----\n{'MIIE' * 16}\n"
+    (planning.tree / name).write_text(f"## Database\n{key}")
+    (planning.tree / "plan.md").symlink_to(name)
+    for given in (name, "plan.md"):
+        refused = planning.loop.refusal(planning.planner, "create_issues", plan_file=given)
+        assert refused.code == "FORBIDDEN" and name in refused.message and planning.titles() == []
 
 
 @pytest.mark.parametrize("pattern", ["octo/*", "OCTO/shop"])

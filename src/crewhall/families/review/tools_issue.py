@@ -1,6 +1,7 @@
 """Issues that a planning instance makes on its repository's host, from a list or a plan file (seed 000)."""
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, cast
 
 from pydantic import Field
@@ -11,7 +12,7 @@ from crewhall.families.crew.model import InstanceId, InstanceRow
 from crewhall.families.crew.rules import LIVE, refuse_status
 from crewhall.families.crew.site import refuse_elsewhere
 from crewhall.families.crew.steps import Change, NodeWorld, holder_name
-from crewhall.families.project.rules_file import refuse_secret_name
+from crewhall.families.project.rules_file import refuse_secret_name, refuse_secret_text, text_of
 from crewhall.families.pulls.rules_remote import refuse_names
 from crewhall.families.review.callers import calling_instance, note_caller
 from crewhall.families.review.family import review
@@ -82,8 +83,13 @@ def _issues_to_make(
         raise InvalidInput("give either issues or plan_file", hint="A list of titles and texts, or a file with them.")
     if plan_file is None:
         return issues or []
-    refuse_secret_name(plan_file, call.settings["project.allow"])
-    with open_root(planner["worktree"]) as top, top.file(plan_file) as file:
+    return issues_in(_read_plan(planner["worktree"], plan_file, call.settings["project.allow"]), plan_file)
+
+
+def _read_plan(worktree: str, plan_file: str, allow: Sequence[str]) -> str:
+    """The plan's text. A link is judged by what it leads to: its text goes to the host."""
+    with open_root(worktree) as top, top.file(plan_file) as file:
+        refuse_secret_name(file.path, allow)
         data = read_start(file, PLAN_BYTES + 1)
     try:
         text = data.decode() if len(data) <= PLAN_BYTES else ""
@@ -93,7 +99,8 @@ def _issues_to_make(
         raise InvalidInput(
             f"{plan_file[:200]} is no text of 1 to {PLAN_BYTES} bytes", hint="Give a Markdown file in UTF-8."
         )
-    return issues_in(text, plan_file)
+    refuse_secret_text(text_of(data, file.path), file.path, allow)
+    return text
 
 
 def _repository(call: Call, planner: InstanceRow, owner: str | None, name: str | None) -> str:
