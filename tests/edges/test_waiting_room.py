@@ -4,6 +4,7 @@ import contextlib
 import resource
 import select
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -207,13 +208,27 @@ def test_an_open_websocket_is_counted_until_it_ends(live: Live) -> None:
     eventually(lambda: not room._visitors)
 
 
+def test_a_request_before_the_last_hears_that_its_client_has_gone(live: Live, caplog: pytest.LogCaptureFixture) -> None:
+    eventually(lambda: not live.server.server_state.connections)
+    with socket.create_connection(("127.0.0.1", live.port), 20) as client:
+        client.sendall(BIG * 80)
+        ours: Any
+        (ours,) = eventually(lambda: list(live.server.server_state.connections))
+        eventually(lambda: ours.flow.write_paused)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    eventually(lambda: not live.server.server_state.tasks)
+    assert "Traceback" not in caplog.text
+
+
 def test_who_does_not_read_makes_room_too(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     eventually(lambda: not live.server.server_state.connections)
     with contextlib.ExitStack() as stack:
         deaf = stack.enter_context(socket.create_connection(("127.0.0.1", live.port), 20))
         deaf.sendall(BIG * 80)
+        ours: Any
         (ours,) = eventually(lambda: list(live.server.server_state.connections))
-        eventually(lambda: ours.waiting_since is not None)
+        eventually(lambda: ours._unread_bytes)
+        assert ours.waiting_since is not None
         monkeypatch.setattr(waiting_room, "MOST", 1)
         assert_alive(live)
         eventually(lambda: ours not in live.server.server_state.connections)

@@ -53,6 +53,7 @@ class Connection(HttpToolsProtocol):
         self._is_upgraded = False
         self._since = self._heard_at = self._read_at = time.monotonic()
         self._unread_bytes = 0
+        self._running: RequestResponseCycle | None = None
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -64,6 +65,9 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._room.leave(self)
         super().connection_lost(exc)
+        if self._running is not None:  # uvicorn tells the request that came last, and this may be one before it
+            self._running.disconnected = True
+            self._running.message_event.set()
 
     def handle_websocket_upgrade(self) -> None:
         self._is_upgraded = True
@@ -127,6 +131,7 @@ class Connection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Run the application for a request; what it says to a client that has gone is dropped, not a traceback."""
+        self._running = cycle
 
         async def app_noting_the_end(scope: Scope, receive: Receive, send: Send) -> None:
             async def send_if_open(message: Message) -> None:
