@@ -39,7 +39,17 @@ def test_nothing_makes_the_halls_own_go_along() -> None:
         assert program_environment({name: f"x ch_operator_{'a' * 43}"}, ["*"]) == {}
 
 
-@pytest.mark.parametrize("url", ["http://ada:pw@proxy:3128", "https://:pw@proxy", "socks5://a%40b:p%3Aw@proxy"])
+TOKENS = ["https://glpat-token@host/simple", "https://token:@host,direct", "corp=HTTPS://token@host"]
+
+
+def test_the_user_of_a_host_that_is_reached_by_ssh_is_no_token() -> None:
+    environ = {"DOCKER_HOST": "ssh://ada@build"}
+    assert program_environment(environ) == environ
+
+
+@pytest.mark.parametrize(
+    "url", ["http://ada:pw@proxy:3128", "https://:pw@proxy", "socks5://a%40b:p%3Aw@proxy", *TOKENS]
+)
 def test_an_url_with_a_password_is_not_one_of_the_usual(url: str) -> None:
     environ = {"HTTPS_PROXY": url, "GOPROXY": url, "http_proxy": "http://proxy:3128"}
     assert program_environment(environ).keys() == {"http_proxy"}

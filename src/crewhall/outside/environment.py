@@ -19,7 +19,8 @@ from crewhall.config import CLIENT_VARIABLES, OWN_PREFIXES
 from crewhall.errors import Unavailable
 
 HALL_TOKEN = re.compile(r"ch_[a-z]+_[\w-]{43}")
-URL_PASSWORD = re.compile(r"://[^/@:\s]*+:[^/@\s]++@")
+# In http the name alone may be a token, or the password empty; elsewhere it is a user: ssh://git@host.
+URL_PASSWORD = re.compile(r"https?://[^/@\s]++@|://[^/@:\s]*+:[^/@\s]*+@", re.IGNORECASE)
 PROXIES = frozenset(f"{kind}_proxy" for kind in ("http", "https", "all", "no", "ftp"))
 PASSED_PREFIXES = ("LC_", "XDG_")
 SESSION = """
@@ -51,7 +52,7 @@ GIT_NEEDS = ("SSH_AUTH_SOCK", *sorted(PROXIES), *sorted(name.upper() for name in
 def program_environment(environ: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
     """The variables that every program may have, and those that `more` names, where `*` stands for any letters.
 
-    The hall's own settings and tokens are never among them. An URL with a password in it has to be named by `more`.
+    The hall's own settings and tokens are never among them. `more` has to name an URL with a password or token.
     """
     patterns = tuple(more)
     return {
