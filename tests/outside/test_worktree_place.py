@@ -15,7 +15,7 @@ import pytest
 from crewhall import config
 from crewhall.errors import Conflict, Failure, Forbidden
 from crewhall.hall_directory import make_home
-from crewhall.outside.worktree_place import refuse_unmade, safe_place
+from crewhall.outside.worktree_place import refuse_unmade, safe_place, true_path
 from crewhall.outside.worktrees import add_worktree
 from crewhall.ownership import Way
 from tests.outside.repos import make_repository
@@ -91,6 +91,14 @@ def test_no_worktree_is_made_or_removed_where_a_link_leads_that_comes_and_goes(s
     assert sorted(os.listdir(victim)) == sorted(key.parent.name for key in kept)
     assert [key for key in kept if not key.exists()] == []
     assert made, "it makes them where nobody was quicker"
+
+
+@ONLY_ROOT
+def test_a_link_that_comes_and_goes_is_no_fault_of_ours(sticky: Path, tmp_path: Path) -> None:
+    with coming_and_going(sticky / "trees", tmp_path):
+        for _ in range(size(5_000, 50_000)):
+            with contextlib.suppress(Failure):
+                assert true_path(f"{sticky}/trees/a") in (f"{sticky}/trees/a", f"{tmp_path}/a")
 
 
 @ONLY_ROOT

@@ -12,14 +12,15 @@ import stat
 from collections.abc import Iterator
 
 from crewhall.errors import Conflict, Forbidden, NotFound
+from crewhall.outside.root_path import real_path
 from crewhall.ownership import OTHERS_WRITE, PathStep, Way, Weakness, mode_weakness, owner_weakness, trusted_owners
 from crewhall.paths import is_below
 
 
 def true_path(path: str) -> str:
-    """The path without links in its parents; its last part may be anything, or not there."""
+    """The path without links in its parents; its last part may be anything, or not there. Raises InvalidState."""
     parent, name = os.path.split(os.path.abspath(path))
-    return os.path.join(os.path.realpath(parent), name)
+    return os.path.join(real_path(parent), name)
 
 
 def safe_place(root: str, path: str) -> str:
