@@ -1,10 +1,15 @@
 """
 The PostgreSQL store: many hubs, one hall.
 
-Events are inserted last, under an advisory lock that is held to the commit: their numbers are in commit order, and
-a reader that has seen number n will never be shown a smaller one later.
+    BEGIN ─▶ the block's statements ─▶ one message: call log, lock, events, COMMIT, flush, notify
+
+The event lock makes numbers follow the order of commits: a reader that has seen number n will never be shown a smaller
+one later. The server has the whole message before it takes the lock, and the commit under it doesn't wait for the
+disk: no hub that stands still, and no disk, makes others wait for the lock. The flush after it does: what is
+acknowledged is on disk, and a reader of events has the disk catch up before it shows them.
 """
 
+import json
 import selectors
 import socket
 import threading
@@ -14,15 +19,23 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
-from psycopg import IsolationLevel
+from psycopg.errors import IdleInTransactionSessionTimeout
+from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from crewhall.errors import Failure, Unavailable
+from crewhall.errors import Unavailable
 from crewhall.store.sql import POSTGRES, Queries
 from crewhall.store.transaction import Row, Store, Tx, Work
 
 CONNECT_SECONDS = 10
+TROUBLE = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError)
+SESSION = {
+    "synchronous_commit": "on",
+    # What a hub that stands still holds is free after 5 s; others wait longer than that for a row, and not for ever.
+    "idle_in_transaction_session_timeout": "5s",
+    "lock_timeout": "8s",
+}
 CLOCK_SECONDS = 60
 # A server that vanished without a word is noticed within half a minute.
 ALIVE: dict[str, Any] = {
@@ -49,7 +62,6 @@ class PostgresStore(Store):
             reconnect_timeout=5,  # longer, and it sleeps on after the server is back
             kwargs={"row_factory": dict_row, "autocommit": True, **ALIVE},
             configure=_configure,
-            check=ConnectionPool.check_connection,
             open=False,
         )
         try:
@@ -76,8 +88,12 @@ class PostgresStore(Store):
             theirs = tx.value("clock")
             self._offset_ms = theirs - (asked + super().now()) // 2
 
-    def _tx(self, connection: "psycopg.Connection[Any]", work: Work | None = None) -> Tx:
+    def _tx(self, connection: "psycopg.Connection[Any]", work: Work | None = None, names: set[str] | None = None) -> Tx:
+        """A transaction on the connection; the names of the statements that it runs go into `names`."""
+        ran = set() if names is None else names
+
         def execute(name: str, params: Mapping[str, Any]) -> Any:
+            ran.add(name)
             return connection.execute(self.texts[name], params)
 
         def executemany(name: str, rows: Sequence[Mapping[str, Any]]) -> Any:
@@ -89,48 +105,93 @@ class PostgresStore(Store):
         return Tx(execute, executemany, stream, work, self.recordings)
 
     @contextmanager
-    def _connection(self) -> Iterator["psycopg.Connection[Any]"]:
+    def _connection(self, first: str) -> Iterator["psycopg.Connection[Any]"]:
+        """A connection on which the statement `first` has run; one that broke while it was idle is replaced."""
         try:
-            with self._pool.connection() as connection:
-                yield connection
-        except Failure:
-            raise
+            connection = self._checked_out(first)
         except PoolTimeout:
             raise _no_answer("no connection was free") from None
-        except (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError) as error:
-            raise _no_answer(str(error).splitlines()[0] if str(error) else "the connection broke") from error
+        except PoolClosed as error:
+            raise _unavailable(error) from None
+        try:
+            yield connection
+        finally:
+            self._pool.putconn(connection)
+
+    def _checked_out(self, first: str) -> "psycopg.Connection[Any]":
+        for _ in range(self._pool.max_size + 1):
+            connection = self._pool.getconn()
+            try:
+                connection.execute(self.texts[first])
+            except psycopg.Error as error:
+                broken = connection.closed
+                self._pool.putconn(connection)
+                if not broken:
+                    raise _unavailable(error) from error
+            else:
+                return connection
+        raise _no_answer("it closes every connection")
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator["psycopg.Connection[Any]"]:
+        """A connection in a transaction, which is over at the end: what is not committed then is taken back."""
+        with self._connection(begin) as connection:
+            try:
+                yield connection
+            except TROUBLE as error:
+                raise _unavailable(error) from error
+            finally:
+                if connection.info.transaction_status != TransactionStatus.IDLE:
+                    with suppress(psycopg.Error):  # a connection that broke has taken it back
+                        connection.execute(self.texts["rollback"])
 
     @contextmanager
     def read(self) -> Iterator[Tx]:
-        with self._connection() as connection:
-            connection.read_only, connection.isolation_level = True, IsolationLevel.REPEATABLE_READ
-            with connection.transaction(force_rollback=True):
-                yield self._tx(connection)
+        names: set[str] = set()
+        with self._transaction("begin_read") as connection:
+            yield self._tx(connection, names=names)
+        if "events_after" in names:  # a crash of the server must not take back what was shown
+            with self._connection("flush_what_was_read"):
+                pass
 
     def one(self, name: str, /, **params: Any) -> Row | None:
-        with self._connection() as connection:
-            return self._tx(connection).one(name, **params)
+        with self.read() as tx:
+            return tx.one(name, **params)
 
     @contextmanager
     def write(self, work: Work) -> Iterator[Tx]:
-        with self._connection() as connection:
-            connection.read_only, connection.isolation_level = False, IsolationLevel.READ_COMMITTED
-            with connection.transaction():
-                tx = self._tx(connection, work)
-                yield tx
-                tx.finish()
-                work.before_commit()
+        with self._transaction("begin_write") as connection:
+            tx = self._tx(connection, work)
+            yield tx
+            calls = tx.finish()
+            work.before_commit()
+            self._commit(connection, calls, tx.pending)
         if tx.pending:
             self.announce()
 
+    def _commit(self, connection: "psycopg.Connection[Any]", calls: list[Row], events: list[Row]) -> None:
+        """Send what is written last together with the commit: the server needs no more of this hub to finish it."""
+        last: list[tuple[str, Mapping[str, Any]]] = [("flush_later", {}), ("commit", {}), ("flush", {})]
+        if events:
+            insert = ("events_insert", {"events": json.dumps(events)})
+            last = [("events_lock", {}), insert, *last, ("events_announce", {})]
+        if calls:
+            last = [("call_log_put", {"rows": json.dumps(calls)}), *last]
+        bind = psycopg.ClientCursor(connection).mogrify
+        message = ";".join(bind(self.texts[name], params) for name, params in last)
+        try:
+            connection.execute(message)
+        except TROUBLE as error:
+            was_too_late = isinstance(error, IdleInTransactionSessionTimeout)
+            raise _unavailable(error, is_certain=was_too_late or not connection.closed) from error
+
     @contextmanager
     def reshape(self) -> Iterator[tuple[Tx, Callable[[str], Any]]]:
-        with self._connection() as connection:
-            connection.read_only, connection.isolation_level = False, IsolationLevel.READ_COMMITTED
-            with connection.transaction():
-                tx = self._tx(connection)
-                tx.run("schema_lock")
-                yield tx, connection.execute
+        with self._transaction("begin_write") as connection:
+            tx = self._tx(connection)
+            tx.run("schema_lock")
+            yield tx, connection.execute
+            tx.run("commit")
 
     def watch(self) -> None:
         with self.changed:
@@ -167,8 +228,8 @@ class PostgresStore(Store):
 
 
 def _configure(connection: "psycopg.Connection[Any]") -> None:
-    connection.execute("SET synchronous_commit = on")
-    connection.execute("SET idle_in_transaction_session_timeout = '60s'")
+    for name, value in SESSION.items():
+        connection.execute("SELECT set_config(%s, %s, false)", (name, value))
 
 
 def _knock(url: str) -> None:
@@ -181,9 +242,14 @@ def _knock(url: str) -> None:
         raise _no_answer("its URL cannot be read") from None  # the driver's own words may hold the password
 
 
-def _no_answer(reason: str) -> Unavailable:
+def _unavailable(error: psycopg.Error, *, is_certain: bool = True) -> Unavailable:
+    return _no_answer(str(error).splitlines()[0] if str(error) else "the connection broke", is_certain=is_certain)
+
+
+def _no_answer(reason: str, *, is_certain: bool = True) -> Unavailable:
+    """Only a commit without an answer leaves in doubt whether it took effect."""
+    kept = "Nothing of this call was kept." if is_certain else "It may have happened: look before you repeat it."
     return Unavailable(
         f"the hall's PostgreSQL does not answer: {reason}",
-        hint="It may have happened: look before you repeat it. See that the server runs and that "
-        "CREWHALL_DATABASE_URL is right.",
+        hint=f"{kept} See that the server runs and that CREWHALL_DATABASE_URL is right.",
     )

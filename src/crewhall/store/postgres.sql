@@ -1,9 +1,46 @@
+-- name: begin_write
+-- Each statement sees what is committed when it begins.
+BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+
+-- name: begin_read
+-- All statements see the same snapshot.
+BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+
+-- name: rollback
+-- Take back what the transaction did.
+ROLLBACK;
+
 -- name: events_lock
 -- Held to the commit, so that numbers are in commit order.
 SELECT pg_advisory_xact_lock(7264002);
 
+-- name: events_insert
+-- Append facts to the log, a JSON list of objects, in its order.
+INSERT INTO event (at, actor, what, subject, before_status, after_status, tool, git_commit, data, changes)
+SELECT at, actor, what, subject, before_status, after_status, tool, git_commit, data, changes
+  FROM json_to_recordset(CAST(:events AS json))
+    AS row (at bigint, actor text, what text, subject text, before_status text, after_status text, tool text,
+            git_commit text, data text, changes text);
+
+-- name: flush_later
+-- This commit doesn't wait for the disk, so its locks are short.
+SET LOCAL synchronous_commit = off;
+
+-- name: commit
+-- The transaction is visible to others.
+COMMIT;
+
+-- name: flush
+-- A commit of its own that waits for the disk: with it, all earlier ones are there.
+SELECT pg_logical_emit_message(true, 'crewhall', '');
+
+-- name: flush_what_was_read
+-- The same, unless the disk has everything already.
+SELECT CASE WHEN pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()
+            THEN pg_logical_emit_message(true, 'crewhall', '') END;
+
 -- name: events_announce
--- A hint to the readers on other nodes; they poll as well.
+-- A hint to the readers on other nodes; they poll as well. Outside the transaction: its lock waits for the disk.
 SELECT pg_notify('crewhall_events', '');
 
 -- name: tables

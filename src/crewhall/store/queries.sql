@@ -1,8 +1,3 @@
--- name: event_insert
--- Append one fact to the log.
-INSERT INTO event (at, actor, what, subject, before_status, after_status, tool, git_commit, data, changes)
-VALUES (:at, :actor, :what, :subject, :before_status, :after_status, :tool, :git_commit, :data, :changes);
-
 -- name: events_after
 -- Events after a cursor, oldest first, perhaps of one topic, subject or actor.
 SELECT seq, at, actor, what, subject, before_status, after_status, tool, git_commit, data, changes

@@ -177,7 +177,9 @@ class SqliteStore(Store):
             self._writer.execute("SAVEPOINT block")
             tx = self._tx(self._writer, work)
             yield tx
-            tx.finish()
+            if calls := tx.finish():
+                tx.log_calls(calls)
+            tx.many("event_insert", tx.pending)
             work.before_commit()
             self._writer.execute("RELEASE block")
         except BaseException as error:

@@ -1,10 +1,7 @@
--- name: events_lock
--- SQLite has one writer: whoever writes holds the lock already.
-SELECT 1;
-
--- name: events_announce
--- Other processes look at the newest number; see events.py.
-SELECT 1;
+-- name: event_insert
+-- Append one fact to the log.
+INSERT INTO event (at, actor, what, subject, before_status, after_status, tool, git_commit, data, changes)
+VALUES (:at, :actor, :what, :subject, :before_status, :after_status, :tool, :git_commit, :data, :changes);
 
 -- name: tables
 -- The hall's tables.

@@ -169,16 +169,11 @@ class Tx:
         """Put calls into the call log."""
         self.run("call_log_put", rows=json.dumps(rows))
 
-    def finish(self) -> None:
-        """Write what was kept back. Events come last, so that their numbers are in commit order."""
+    def finish(self) -> list[Row]:
+        """Give the pending events what was changed. The call's row for the call log, which is written with them."""
         assert self.work is not None
-        if self.work.log is not None:
-            self.log_calls([self.work.log()])
         self._add_changes()
-        if self.pending:
-            self.run("events_lock")
-            self.many("event_insert", self.pending)
-            self.run("events_announce")
+        return [] if self.work.log is None else [self.work.log()]
 
     def _add_changes(self) -> None:
         """Give each event the changes of its subject; what doesn't fit into it goes into events before it."""
