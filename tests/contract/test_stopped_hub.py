@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.context import ForkServerProcess
@@ -101,4 +102,18 @@ def test_a_reader_of_events_has_the_disk_catch_up(postgres_url: str) -> None:
                 events_after(tx, 0, limit=1)
             assert written is not None
             assert other.execute("SELECT pg_current_wal_flush_lsn() >= %s", written).fetchone() == (True,)
+    store.close()
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_hub_goes_by_the_servers_clock_whatever_its_own_says(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> None:
+    store = open_store(postgres_url, Queries([]))
+    with psycopg.connect(postgres_url, autocommit=True) as server:
+        wall = time.time_ns
+        monkeypatch.setattr(time, "time_ns", lambda: wall() + hours * 3600 * 10**9)
+        row = server.execute("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)").fetchone()
+        assert row is not None
+        assert abs(store.now() - row[0]) < 5_000
     store.close()

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -36,7 +37,7 @@ SESSION = {
     "idle_in_transaction_session_timeout": "5s",
     "lock_timeout": "8s",
 }
-CLOCK_SECONDS = 60
+CLOCK_MS = 60_000
 # A server that vanished without a word is noticed within half a minute.
 ALIVE: dict[str, Any] = {
     "keepalives_idle": 10,
@@ -44,6 +45,27 @@ ALIVE: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
+
+
+def running_ms() -> int:
+    """Milliseconds that nobody can set; on Linux they count while the machine sleeps."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1_000_000
+
+
+@dataclass(frozen=True)
+class ServerClock:
+    """The server's time when it was read, and when that was."""
+
+    at: int
+    read_at: int
+
+    @property
+    def age_ms(self) -> int:
+        return running_ms() - self.read_at
+
+    @property
+    def now(self) -> int:
+        return self.at + self.age_ms
 
 
 class PostgresStore(Store):
@@ -69,24 +91,22 @@ class PostgresStore(Store):
         except PoolTimeout:
             self._pool.close()
             raise _no_answer("it did not let us in within 10 s") from None
-        self._offset_ms = 0
-        self._offset_until = 0.0
+        self._clock: ServerClock | None = None
         self._listener: threading.Thread | None = None
         self._closed = threading.Event()
         self._woken, self._wake = socket.socketpair()  # ends the listener's wait at once
 
     def now(self) -> int:
-        """The server's clock, so that leases agree between nodes; its offset to ours is measured every minute."""
-        if time.monotonic() >= self._offset_until:
-            self._measure_clock()
-        return super().now() + self._offset_ms
+        """The server's clock, so that leases agree between hubs; this machine's counts on from it for a minute."""
+        if self._clock is None or self._clock.age_ms > CLOCK_MS:
+            self._clock = self._read_clock()
+        return self._clock.now
 
-    def _measure_clock(self) -> None:
-        self._offset_until = time.monotonic() + CLOCK_SECONDS
+    def _read_clock(self) -> "ServerClock":
         with self.read() as tx:
-            asked = super().now()
+            asked = running_ms()
             theirs = tx.value("clock")
-            self._offset_ms = theirs - (asked + super().now()) // 2
+            return ServerClock(theirs, (asked + running_ms()) // 2)
 
     def _tx(self, connection: "psycopg.Connection[Any]", work: Work | None = None, names: set[str] | None = None) -> Tx:
         """A transaction on the connection; the names of the statements that it runs go into `names`."""
