@@ -554,6 +554,10 @@ def test_a_submodule_is_a_repository_of_its_own(repo: GitRepository, tmp_path: P
             "error: unable to create file a/b: File name too long",
             "error: unable to create file a/b: File name too long",
         ),
+        (
+            "fatal: cannot lock ref 'refs/heads/a': Unable to create '/a.lock': Read-only file system",
+            "fatal: cannot lock ref 'refs/heads/a': Read-only file system",
+        ),
         ("fatal: odd", "fatal: odd"),
     ],
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import crewhall
 from crewhall.errors import InvalidState, NotFound
 from crewhall.outside.files import open_root, pieces
 from crewhall.outside.just import recipes, run_recipe
@@ -163,3 +164,11 @@ def test_a_group_of_others_may_rename_and_ones_own_may_not(tmp_path: Path) -> No
     assert loose_place(str(tmp_path / "above/here")) is None
     os.chown(tmp_path / "above", 0, NOBODY)
     assert loose_place(str(tmp_path / "above/here")) == str(tmp_path / "above/here")
+
+
+def test_only_real_path_resolves_a_path_that_another_user_may_change() -> None:
+    """os.path.realpath raises OSError for a link that comes or goes while it looks."""
+    source = Path(crewhall.__file__).parent
+    files = [file for room in ("outside", "families") for file in (source / room).rglob("*.py")]
+    found = [file.name for file in files if "os.path.realpath(" in file.read_text("utf-8")]
+    assert found == ["root_path.py"], "call crewhall.outside.root_path.real_path instead"

@@ -28,6 +28,7 @@ from typing import Any
 
 from crewhall.errors import InvalidState, Unavailable
 from crewhall.outside.environment import PROXIES, URL_PASSWORD, program_environment
+from crewhall.outside.root_path import real_path
 from crewhall.outside.run import Ended, run_long
 from crewhall.outside.strict_json import strict_json
 from crewhall.stop import Stop
@@ -150,7 +151,7 @@ def ask(cli: Cli, prompt: str, *, cwd: str, seconds: float, stop: Stop) -> Claud
 
 def manner(cli: Cli, environ: Mapping[str, str] = os.environ) -> list[str]:
     """All that decides who answers. Raises Unavailable."""
-    path = os.path.realpath(program(cli, environ))
+    path = real_path(program(cli, environ))
     try:
         told = os.stat(path)
     except OSError as error:  # it is being replaced

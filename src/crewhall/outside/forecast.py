@@ -18,6 +18,7 @@ from crewhall.errors import Failure, NotFound
 from crewhall.outside.disk import scratch
 from crewhall.outside.git import GitRepository, refusal, refuse_old_git
 from crewhall.outside.git_settings import without_own_programs
+from crewhall.outside.root_path import real_path
 from crewhall.outside.saving import git_dir_of, snapshot
 
 SINCE_MERGE_TREE = (2, 39)  # from which on it reads many pairs
@@ -132,7 +133,7 @@ def _states(
 def _state(repo: GitRepository, place: MergeCandidate, env: Mapping[str, str]) -> str:
     commit = None
     if place.path is not None and os.path.isdir(place.path):
-        path = os.path.realpath(place.path)
+        path = real_path(place.path)
         own = without_own_programs(repo, git_dir_of(repo, path))
         commit = snapshot(repo, path, "A forecast", {**env, **own}).commit
     else:

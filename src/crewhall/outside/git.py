@@ -26,6 +26,7 @@ from functools import cache
 from crewhall.errors import Failure, InvalidInput, InvalidState, LimitExceeded, TimedOut, Unavailable
 from crewhall.outside.environment import git_environment
 from crewhall.outside.hostile_repository import refuse_planted
+from crewhall.outside.root_path import real_path
 from crewhall.outside.run import Ended, run
 from crewhall.paths import is_below
 from crewhall.stop import Stop
@@ -230,10 +231,10 @@ def open_repository(path: str, stop: Stop | None = None, seconds: float = 300.0)
     """
     refuse_old_git(LEAST_GIT, "the hall")
     absolute, is_inside, is_bare, shared = _facts(path, stop)
-    git_dir = os.path.realpath(absolute)
-    common = os.path.realpath(os.path.join(path, shared))
+    git_dir = real_path(absolute)
+    common = real_path(os.path.join(path, shared))
     own = common if is_below(git_dir, common) else git_dir
-    if is_below(os.path.realpath(path), git_dir):  # no `.git` led here
+    if is_below(real_path(path), git_dir):  # no `.git` led here
         refuse_planted(own)
     repo = GitRepository(common, common, stop, seconds)
     if git_dir != common:
@@ -242,7 +243,7 @@ def open_repository(path: str, stop: Stop | None = None, seconds: float = 300.0)
         root = _rev_parse(path, ["--show-toplevel"], stop)
     else:
         root = absolute if is_bare == "true" else os.path.dirname(absolute)
-    root = os.path.realpath(root)
+    root = real_path(root)
     if root == common:
         refuse_planted(common)
     if repo.commit_of("HEAD") is None and not repo.text("for-each-ref", "--count=1"):
@@ -277,7 +278,7 @@ def _facts(path: str, stop: Stop | None) -> list[str]:
 
 def git_dir_at(path: str, stop: Stop | None = None) -> str:
     """The git directory of the worktree that a directory is in. Raises InvalidState when there is none."""
-    return os.path.realpath(_rev_parse(path, ["--absolute-git-dir"], stop))
+    return real_path(_rev_parse(path, ["--absolute-git-dir"], stop))
 
 
 def _rev_parse(path: str, questions: Sequence[str], stop: Stop | None) -> str:

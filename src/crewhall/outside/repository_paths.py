@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from crewhall.outside.root_path import real_path
+
 LONGEST = 4096  # bytes of a path that is looked at
 LINE_BYTES, CONFIG_BYTES = 8192, 65_536
 LINK = "gitdir: "
@@ -42,7 +44,7 @@ def place_of(directory: str) -> RepositoryPlace | None:
     if not directory.startswith("/") or len(os.fsencode(directory)) > LONGEST:
         return None
     with suppress(OSError, ValueError):  # ValueError: a file that does not say what it should, or not in UTF-8
-        for top in _upwards(os.path.realpath(directory)):
+        for top in _upwards(real_path(directory)):
             place = _place_at(top)
             if place is not None:
                 (place.root + place.top).encode()
@@ -59,7 +61,7 @@ def below_top(path: str, root: str) -> str | None:
     place = place_of(parent)
     if place is None or place.root != root:
         return None
-    return os.path.join(os.path.realpath(parent), name).removeprefix(place.top).lstrip("/")
+    return os.path.join(real_path(parent), name).removeprefix(place.top).lstrip("/")
 
 
 def working_tree(directory: str) -> str:
@@ -121,9 +123,9 @@ def _linked_repository(top: str, link: str) -> str:
     line = _text(link, LINE_BYTES)
     if not line.startswith(LINK):
         raise ValueError(link)
-    leads_to = os.path.realpath(os.path.join(top, line.removeprefix(LINK).rstrip("\r\n")))
+    leads_to = real_path(os.path.join(top, line.removeprefix(LINK).rstrip("\r\n")))
     try:
-        common = os.path.realpath(os.path.join(leads_to, _text(f"{leads_to}/commondir", LINE_BYTES).rstrip("\r\n")))
+        common = real_path(os.path.join(leads_to, _text(f"{leads_to}/commondir", LINE_BYTES).rstrip("\r\n")))
         root = _home(common)
     except FileNotFoundError:
         common = leads_to

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from crewhall.outside.git import GitRepository, refusal
 from crewhall.outside.hostile_repository import leads_to
+from crewhall.outside.root_path import real_path
 from crewhall.outside.run import Ended
 from crewhall.outside.saving import keep_under, save_staged, save_work
 
@@ -45,7 +46,7 @@ def module_dirs(git_dir: str) -> list[str]:
         return found  # it leads to repositories of somebody else
     for top, names, files in os.walk(modules):
         if "HEAD" in files and "objects" in names:
-            found += [os.path.realpath(top), *module_dirs(top)]
+            found += [real_path(top), *module_dirs(top)]
             names.clear()
     return found
 
@@ -79,7 +80,7 @@ def save_modules(repo: GitRepository, path: str | None, git_dir: str, ref: str, 
         _forget_path(repo, module)
         commit = _unpushed_work(inner, top, ref, message)
         if commit is not None:
-            name = os.path.relpath(module, os.path.join(os.path.realpath(git_dir), "modules"))
+            name = os.path.relpath(module, os.path.join(real_path(git_dir), "modules"))
             _copy(repo, inner, commit, name)
             plain = re.sub("[^A-Za-z0-9_]+", "-", name)[:MOST_NAME]
             refs.append(keep_under(repo, f"{ref}-submodule-{plain}", commit))

@@ -25,6 +25,7 @@ from crewhall.errors import Conflict, Failure, InvalidInput, InvalidState, NotFo
 from crewhall.outside.disk import FULL, delete, hold, is_held, room_hint
 from crewhall.outside.git import LAZY_FETCH, LOCK_SECONDS, GitRepository, lock, pause, refusal, version
 from crewhall.outside.program_files import open_plain
+from crewhall.outside.root_path import real_path
 from crewhall.outside.run import Ended
 from crewhall.outside.saving import git_dir_of
 from crewhall.outside.worktree_place import refuse_strange, refuse_unmade, safe_place
@@ -85,7 +86,7 @@ def _porcelain_list(repo: GitRepository, options: list[str]) -> str:
 def _worktree(told: dict[str, str]) -> GitWorktree:
     head = told.get("HEAD", "")
     return GitWorktree(
-        os.path.realpath(told["worktree"]),
+        real_path(told["worktree"]),
         told["branch"].removeprefix("refs/heads/") if "branch" in told else None,
         head if head.strip("0") else None,
         is_main=False,

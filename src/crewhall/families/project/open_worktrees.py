@@ -16,7 +16,7 @@ from typing import Protocol
 from crewhall.errors import InvalidInput
 from crewhall.families.project.family import project
 from crewhall.identity import new_id
-from crewhall.outside.root_path import Identity
+from crewhall.outside.root_path import Identity, real_path
 from crewhall.paths import is_below
 from crewhall.store.transaction import Look, Row, Tx
 
@@ -107,8 +107,8 @@ def served_above(look: Look, node: str, directory: str) -> Row | None:
 def refuse_no_project(root: str, hall: Path | None = None) -> None:
     """Raise InvalidInput for what is no project: all files, all of a person's, none, the hall's own, or no text."""
     refuse_undecodable(root)
-    home = os.path.realpath(os.path.expanduser("~"))
-    if hall is not None and is_below(root, os.path.realpath(hall)):
+    home = real_path(os.path.expanduser("~"))
+    if hall is not None and is_below(root, real_path(str(hall))):
         raise InvalidInput(f"{root} is the hall's own directory", hint="Nobody reads that but you: it has your token.")
     if is_below(home, root) or _is_kernels(root):
         raise InvalidInput(

@@ -20,6 +20,7 @@ from crewhall.families.project.open_worktrees import (
     served_above,
 )
 from crewhall.outside.repository_paths import working_tree
+from crewhall.outside.root_path import real_path
 from crewhall.store.transaction import Look, Row
 from crewhall.tool import OPERATOR
 
@@ -90,7 +91,7 @@ def _absolute(call: Call, path: str | None) -> str:
                 f"'{path or '.'}' is relative, and nobody said to what", hint="Give the worktree's absolute path."
             )
         given = os.path.join(start, given)
-    given = os.path.realpath(given)
+    given = real_path(given)
     refuse_undecodable(given)
     return given
 
@@ -104,7 +105,7 @@ def _top(directory: str) -> str:
 
 def _refuse_inner(directory: str, root: str) -> None:
     """Raise InvalidInput for a directory that was named, and is only a part of what would be served."""
-    if directory != os.path.realpath(root):
+    if directory != real_path(root):
         raise InvalidInput(
             f"{directory} is a part of the worktree {root}, which is served as a whole",
             hint=f"Nothing was opened. Name {root} if clients may read all of that.",

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from crewhall.errors import Conflict, InvalidInput
 from crewhall.outside.clients.syntax_error import syntax_error
+from crewhall.outside.root_path import real_path
 
 TRIES = 5
 OTHERS = 0o077  # what a file's mode lets anybody but its owner do
@@ -37,7 +38,7 @@ def change(path: Path, edit: Callable[[str], str], *, is_secret: bool) -> Settin
 
     Raises what the edit raises, and Conflict when others write it all the time; then it is as it was.
     """
-    target = Path(os.path.realpath(path))
+    target = Path(real_path(str(path)))
     for _ in range(TRIES):
         old = _bytes(target)
         new = edit(_decode(old or b"", path)).encode()
