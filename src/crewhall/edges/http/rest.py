@@ -56,11 +56,12 @@ class RestEdge:
         return found
 
     async def _openapi(self, request: Request) -> Response:
+        await actor_of(self.dispatcher, request)
         return Response(self._description, media_type="application/json")
 
     @cached_property
     def _description(self) -> bytes:
-        """It takes milliseconds to make, and anyone may ask for it."""
+        """It takes milliseconds to make."""
         return bytes(JSONResponse(openapi(self.registry)).body)
 
     async def _tools(self, request: Request) -> JSONResponse:

@@ -44,7 +44,14 @@ function route(path, method, operation) {
 
 document.getElementById("example").textContent = `curl '${location.origin}/api/v1/agent/list?status=online'`;
 
-const description = await (await fetch("/api/openapi.json")).json();
+const answer = await fetch("/api/openapi.json");
+const description = await answer.json();
+if (!answer.ok) {
+  const refused = element("p", `${description.message}: ${description.hint}`);
+  refused.setAttribute("role", "alert");
+  document.getElementById("routes").append(refused);
+  throw new Error(description.message);
+}
 const nouns = new Map();
 for (const [path, operations] of Object.entries(description.paths)) {
   const noun = operations.post.tags[0];
