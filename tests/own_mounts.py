@@ -69,7 +69,12 @@ def mount_small(path: Path, pages: int) -> None:
 
 
 def fill(path: Path, spare: int) -> None:
-    """Fill a small disk up to so many pages; again with another number of them."""
-    (path / "filling").unlink(missing_ok=True)
-    found = os.statvfs(path)
-    (path / "filling").write_bytes(bytes(max(0, found.f_bavail * found.f_frsize - spare * PAGE)))
+    """Fill a small disk up to so many pages; again with another number of them. Others may write meanwhile."""
+    with open(path / "filling", "wb", buffering=0) as filling:
+        found = os.statvfs(path)
+        for _ in range(found.f_bavail * found.f_frsize // PAGE - spare):
+            try:
+                filling.write(bytes(PAGE))
+            except OSError:  # others have taken the rest
+                filling.truncate(max(0, filling.tell() - spare * PAGE))
+                return

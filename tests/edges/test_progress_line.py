@@ -140,7 +140,8 @@ def test_a_refused_call_ends_its_stream_with_what_the_plain_answer_says(
 
 def test_a_client_that_leaves_its_stream_ends_the_call(place: tuple[Program, Up], tree: Path) -> None:
     with posted(place[1], "project/run", {"task_name": "waits"}, **EVENTS) as answer:
-        next(events_of(answer))
+        name, told = next(events_of(answer))
+        assert name == "progress", told
         process = recipe()
     eventually(lambda: has_ended(process))
 

@@ -89,12 +89,13 @@ def test_one_agents_long_calls_leave_threads_for_others(serve: Serve, hold: Call
 
 @pytest.fixture(params=["/api/v1/agent/get", "/mcp"])
 def stalled(request: pytest.FixtureRequest, live: Live) -> Iterator[tuple[Live, socket.socket, Agent]]:
-    """A large request of an agent's, of which half has been sent."""
+    """A large request of an agent's, of which half has been sent, and which has its place."""
     eve = newcomer(live)
     head = f"POST {request.param} HTTP/1.1\r\nHost: 127.0.0.1:{live.port}\r\nAuthorization: Bearer {eve.token}\r\n"
     head += f"Content-Type: application/json\r\nContent-Length: {LARGE}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", live.port), 20) as half:
         half.sendall(head.encode() + b" " * (LARGE // 2))
+        eventually(lambda: not live.server.services.dispatcher._large_bodies.is_empty)
         yield live, half, eve
 
 
