@@ -58,7 +58,7 @@ def slow_bodies(target: Target) -> None:
 
 @attack(5, files=FILES)
 def answers_that_nobody_reads(target: Target) -> None:
-    hold(target, 2 * FILES, (target.head("GET /web/hall.js") + target.head("GET /api/openapi.json")) * 20)
+    hold(target, 2 * FILES, (target.head("GET /web/hall.js") + target.head("GET /api/openapi.json")) * 2)
 
 
 @attack(5)

@@ -129,7 +129,7 @@ def directories(target: Target) -> None:
 
 @attack(13, attackers=2)
 def plans(target: Target) -> None:
-    chain = [[f"t{number - 1}"] if number else [] for number in range(20_000)]
+    chain = [[f"t{number - 1}"] if number else [] for number in range(10_000)]
     tasks = [{"name": f"t{n}", "description": "", "sequence": 1, "depends_on": one} for n, one in enumerate(chain)]
     made = rest_answer(target, "workflow/create", name="w", source_type="prompt", source_content="x")
     workflow = json.loads(made)["id"]

@@ -1,6 +1,7 @@
 """Clients that keep the hub waiting: time limits, and room for others when connections or descriptors get few."""
 
 import contextlib
+import os
 import resource
 import select
 import socket
@@ -18,6 +19,7 @@ import pytest
 from websockets.sync.client import connect
 
 from crewhall.edges.http import connection, waiting_room
+from crewhall.edges.http.connection import STRANGERS_AHEAD
 from crewhall.families.project.open_worktrees import LISTENER
 from crewhall.identity import OPERATOR
 from tests.conftest import Live, eventually, serve_for_module
@@ -272,3 +274,13 @@ def test_a_hub_may_open_as_many_files_as_its_user() -> None:
 
     done = subprocess.run([sys.executable, "-c", RAISE], preexec_fn=lower, check=True, capture_output=True, text=True)
     assert int(done.stdout) == 1000
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can connect as another user")
+@pytest.mark.parametrize(("ahead", "answers"), [(STRANGERS_AHEAD - 1, STRANGERS_AHEAD), (STRANGERS_AHEAD, 0)])
+def test_another_user_has_few_requests_read_at_once(live: Live, ahead: int, answers: int) -> None:
+    requests = GET * ahead + GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    script = f"exec 3<>/dev/tcp/127.0.0.1/{live.port}; cat >&3; cat <&3"
+    command = ["bash", "-c", script]
+    done = subprocess.run(command, check=False, input=requests, user="nobody", capture_output=True, timeout=20)
+    assert done.stdout.count(b"HTTP/1.1 200") == answers

@@ -27,6 +27,7 @@ HEAD_BYTES = 64 * 1024  # of a request, but for its body: its headers, or the ex
 CHUNK_BYTES = 16  # of these, which every chunk may have for its length
 SLICE_BYTES = 4096  # is parsed before it is counted, so all counts are that exact
 AHEAD = 100  # requests that a client may send before it has its answers
+STRANGERS_SLICE_BYTES, STRANGERS_AHEAD = 512, 4  # the same for processes of other users, of which there may be many
 HEAD_SECONDS = 20.0
 BODY_SECONDS = 30.0
 WHOLE_BODY_SECONDS = 300.0
@@ -81,18 +82,22 @@ class Connection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard_at = time.monotonic()
-        for start in range(0, len(data), SLICE_BYTES):
+        size, ahead = (STRANGERS_SLICE_BYTES, STRANGERS_AHEAD) if self.is_strangers else (SLICE_BYTES, AHEAD)
+        if data.startswith(b"GET ") and data.count(b"\r\n\r\n") > ahead:  # none of these has a body
+            self.abort()
+            return
+        for start in range(0, len(data), size):
             if self._is_upgraded or self.transport.is_closing():
                 return
-            self._feed(data[start : start + SLICE_BYTES])
+            self._feed(data[start : start + size], ahead)
 
-    def _feed(self, piece: bytes) -> None:
+    def _feed(self, piece: bytes, ahead: int) -> None:
         self._piece_bytes = len(piece)
         self._head_bytes += self._piece_bytes
         super().data_received(piece)
         if self._head_bytes > HEAD_BYTES:
             self.end(TOO_LONG)
-        elif len(self.pipeline) > AHEAD:
+        elif len(self.pipeline) > ahead:
             self.abort()
 
     def on_message_begin(self) -> None:

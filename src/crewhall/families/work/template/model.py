@@ -38,7 +38,7 @@ class TemplateVariable(InputModel):
 
 
 class NewTemplate(InputModel):
-    tasks: Annotated[list[PlannedTask], Field(min_length=1, max_length=20_000)]
+    tasks: Annotated[list[PlannedTask], Field(min_length=1, max_length=10_000)]
     variables: Annotated[list[TemplateVariable], Field(max_length=MOST_VARIABLES)] | None = None
     summary: Text | None = None
     approach: Text | None = None

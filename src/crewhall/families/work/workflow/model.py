@@ -83,7 +83,7 @@ class WorkflowListed(TypedDict):
 class WorkflowPlan(InputModel):
     summary: Text
     approach: Text
-    tasks: Annotated[list[PlannedTask], Field(min_length=1, max_length=20_000)]
+    tasks: Annotated[list[PlannedTask], Field(min_length=1, max_length=10_000)]
     risks: Annotated[list[Short], IfAny, Field(max_length=200)] = []
     assumptions: Annotated[list[Short], IfAny, Field(max_length=200)] = []
 

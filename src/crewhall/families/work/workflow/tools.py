@@ -172,7 +172,7 @@ def give_plan(tx: Tx, workflow_id: str, text: str, tasks: Sequence[PlannedTask],
     "workflow_add_tasks", ours=True, changes=True, creates=True, profiles=("coordinator", "standard", "planning")
 )
 def workflow_add_tasks(
-    call: Call, id: WorkflowId, tasks: Annotated[list[PlannedTask], Field(min_length=1, max_length=20_000)]
+    call: Call, id: WorkflowId, tasks: Annotated[list[PlannedTask], Field(min_length=1, max_length=10_000)]
 ) -> TasksAdded:
     """Put more tasks into a workflow that has its plan. They may depend on tasks that are there, by name."""
     with call.begin() as tx:
