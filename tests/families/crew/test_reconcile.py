@@ -18,7 +18,7 @@ from crewhall.families.crew.run_directory import run_directory
 from crewhall.families.crew.steps import ABANDONING, ANSWER_MS, STOPPING, end_later
 from crewhall.identity import new_id
 from crewhall.journal import Kind
-from crewhall.outside.launch_spec import launcher_words
+from crewhall.outside.launch_spec import LaunchSpec, launcher_words, write_spec
 from crewhall.outside.processes import ProcessId, identify, is_alive, marked_by
 from tests.conftest import eventually
 from tests.families.crew.conftest import Site
@@ -137,7 +137,7 @@ def test_a_boot_of_the_machine_is_told_from_an_end(site: Site, instance: str) ->
         assert row is not None
         started = f"another-boot:{row['process_started'].rpartition(':')[2]}"
         tx.run("instance_process_set", id=instance, pid=row["pid"], process_started=started, now=tx.now)
-    assert "the machine was restarted" in check(site)["interrupted"]["about"]
+    assert "the machine was restarted" in eventually(lambda: check(site).get("interrupted"))["about"]
 
 
 def test_a_program_that_outlives_its_session_is_ended(make_site: Callable[..., Site]) -> None:
@@ -285,10 +285,10 @@ def test_a_repository_that_is_gone_is_told(site: Site, instance: str) -> None:
 
 
 def stray(site: Site, name: str) -> None:
-    """A session like those of instances, of which the hall has no row."""
+    """A session like those of instances, of which the hall has no row; its launcher waits to be let go."""
     place = run_directory(site.hub.settings, name)
     place.make()
-    place.write("launch.json", "{}")
+    write_spec(str(place.spec), LaunchSpec(["true"], {}, str(site.repository), str(place.path)))
     site.tmux.start(name, launcher_words(str(place.spec)), str(site.repository))
 
 
