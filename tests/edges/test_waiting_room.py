@@ -284,3 +284,13 @@ def test_another_user_has_few_requests_read_at_once(live: Live, ahead: int, answ
     command = ["bash", "-c", script]
     done = subprocess.run(command, check=False, input=requests, user="nobody", capture_output=True, timeout=20)
     assert done.stdout.count(b"HTTP/1.1 200") == answers
+
+
+def test_a_body_that_looks_like_many_requests_is_a_body(live: Live) -> None:
+    body = b"GET " + b"\r\n\r\n" * 2 * connection.AHEAD
+    head = POST + b"Expect: 100-continue\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with socket.create_connection(("127.0.0.1", live.port), 20) as client:
+        client.sendall(head)
+        assert client.recv(100).startswith(b"HTTP/1.1 100")
+        client.sendall(body)
+        assert client.recv(100).startswith(b"HTTP/1.1 4")

@@ -146,7 +146,7 @@ def open_root(root: str, identity: Identity | None = None) -> Iterator[Top]:
         if identity is not None:
             raise _other_directory(root) from None
         told = "a link is on the way" if error.errno in CHANGED else error.strerror
-        raise InvalidState(f"the root {root} can't be opened: {told}", hint="Was it moved? Open it anew.") from None
+        raise InvalidState(f"the root {root} can't be opened: {told}", hint="Was it moved? Open it again.") from None
     with _closing(opened.descriptor):
         if identity not in (None, opened.identity):
             raise _other_directory(root)
@@ -156,7 +156,7 @@ def open_root(root: str, identity: Identity | None = None) -> Iterator[Top]:
 def _other_directory(root: str) -> InvalidState:
     return InvalidState(
         f"{root} is another directory by now, or gone",
-        hint="The hub looks at it anew within ten seconds; `crewhall worktree list` tells what it finds.",
+        hint="The hub looks at it again within ten seconds; `crewhall worktree list` tells what it finds.",
     )
 
 

@@ -83,7 +83,7 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._heard_at = time.monotonic()
         size, ahead = (STRANGERS_SLICE_BYTES, STRANGERS_AHEAD) if self.is_strangers else (SLICE_BYTES, AHEAD)
-        if data.startswith(b"GET ") and data.count(b"\r\n\r\n") > ahead:  # none of these has a body
+        if self._waits_for_head and data.startswith(b"GET ") and data.count(b"\r\n\r\n") > ahead:  # they have no body
             self.abort()
             return
         for start in range(0, len(data), size):

@@ -75,7 +75,7 @@ def _refuse_feedback(repo: GitRepository, coder: InstanceRow, tip: str) -> None:
     if _has_feedback(repo, tip):
         raise InvalidState(
             f"{NAME} was put on {coder['branch']} just now",
-            hint="Read it; then call create_pull_request again, or mend what it asks for first.",
+            hint="Read it; then call create_pull_request again, or fix what it asks for first.",
             instance_id=coder["id"],
         )
 
