@@ -125,37 +125,38 @@ class PostgresStore(Store):
         return Tx(execute, executemany, stream, work, self.recordings)
 
     @contextmanager
-    def _connection(self, first: str) -> Iterator["psycopg.Connection[Any]"]:
-        """A connection on which the statement `first` has run; one that broke while it was idle is replaced."""
+    def _connection(self, first: str, params: Mapping[str, Any] | None = None) -> Iterator["psycopg.Cursor[Any]"]:
+        """What the statement `first` gave, on a connection of its own; one that broke while it was idle is replaced."""
         try:
-            connection = self._checked_out(first)
+            cursor = self._run_first(first, params)
         except PoolTimeout:
             raise _no_answer("no connection was free") from None
         except PoolClosed as error:
             raise _unavailable(error) from None
         try:
-            yield connection
+            yield cursor
         finally:
-            self._pool.putconn(connection)
+            self._pool.putconn(cursor.connection)
 
-    def _checked_out(self, first: str) -> "psycopg.Connection[Any]":
+    def _run_first(self, first: str, params: Mapping[str, Any] | None) -> "psycopg.Cursor[Any]":
         for _ in range(self._pool.max_size + 1):
             connection = self._pool.getconn()
             try:
-                connection.execute(self.texts[first])
-            except psycopg.Error as error:
-                broken = connection.closed
+                return connection.execute(self.texts[first], params)
+            except BaseException as error:
+                is_broken = connection.closed
                 self._pool.putconn(connection)
-                if not broken:
+                if isinstance(error, TROUBLE) and not is_broken:
                     raise _unavailable(error) from error
-            else:
-                return connection
+                if not isinstance(error, TROUBLE):
+                    raise
         raise _no_answer("it closes every connection")
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator["psycopg.Connection[Any]"]:
         """A connection in a transaction, which is over at the end: what is not committed then is taken back."""
-        with self._connection(begin) as connection:
+        with self._connection(begin) as cursor:
+            connection = cursor.connection
             try:
                 yield connection
             except TROUBLE as error:
@@ -175,8 +176,9 @@ class PostgresStore(Store):
                 pass
 
     def one(self, name: str, /, **params: Any) -> Row | None:
-        with self.read() as tx:
-            return tx.one(name, **params)
+        with self._connection(name, params) as cursor:
+            row: Row | None = cursor.fetchone()
+            return row
 
     @contextmanager
     def write(self, work: Work) -> Iterator[Tx]:
