@@ -115,7 +115,7 @@ def add(hub: Hub, key: str | None, actor: Actor = OPERATOR, /, tool: str = "shel
 
 
 def added_subjects(hub: Hub) -> list[str]:
-    with hub.store.read() as tx:
+    with hub.store.read(of_events=True) as tx:
         return [event["subject"] for event in events_after(tx, 0, 1000, topic="shelf")]
 
 

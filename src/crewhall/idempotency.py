@@ -30,7 +30,7 @@ def run_once(tx: Tx, key: str, arguments: Mapping[str, Any], do: Callable[[], di
     assert tx.work is not None
     whose = {"actor": tx.work.actor, "tool": tx.work.tool, "key": key}
     arguments_hash, now = _hash(arguments), tx.work.now
-    if tx.run("answer_reserve", **whose, arguments_hash=arguments_hash, kept_until=now + DAY_MS, now=now):
+    if tx.count("answer_reserve", **whose, arguments_hash=arguments_hash, kept_until=now + DAY_MS, now=now):
         body = do()
         tx.run("answer_keep", **whose, body=json.dumps(body))
         return body
@@ -54,15 +54,20 @@ def _hash(arguments: Mapping[str, Any]) -> str:
 @contextmanager
 def savepoint(tx: Tx) -> Iterator[Tx]:
     """A block of an open transaction; an exception undoes what the block did, and only that."""
-    events_before, changes_before = len(tx.pending), tx.changes.copy()
+    tx.flush()
+    events_before, changes_before, batches_before = len(tx.pending), tx.changes.copy(), tx.batches
     tx.run("part_begin")
     try:
         yield tx
+        tx.flush()
     except BaseException as error:
+        tx.drop()
         del tx.pending[events_before:]
         tx.changes = changes_before
         try:
-            tx.run("part_undo")
+            if tx.batches > batches_before:
+                tx.run("part_undo")
+                tx.flush()
         finally:
             raise error  # also where the database itself took back everything, and the place with it
     tx.run("part_end")

@@ -112,7 +112,7 @@ class Operation(Generic[WorldT]):
             return
         with self.write() as (tx, own):
             self._beaten_at = own["now"]
-            if not tx.run("operation_beat", **own, lease_until=own["now"] + LEASE_MS + int(seconds * 1000)):
+            if not tx.count("operation_beat", **own, lease_until=own["now"] + LEASE_MS + int(seconds * 1000)):
                 raise self._loss()
 
     def record(self, step: "Step[WorldT]", data: Row | None) -> None:
@@ -123,7 +123,7 @@ class Operation(Generic[WorldT]):
         self.data.update(data or {})
         with self.write() as (tx, own):
             noted = {"step": step.name, "data": json.dumps(self.data), "lease_until": own["now"] + LEASE_MS}
-            if not tx.run("operation_step", **own, **noted) and not self.kind.is_kept(step.name):
+            if not tx.count("operation_step", **own, **noted) and not self.kind.is_kept(step.name):
                 raise self._loss()
             step.record(tx, self)
             if step is self.kind.steps[-1]:
@@ -134,13 +134,13 @@ class Operation(Generic[WorldT]):
         """Let go of it without being sure: it is settled later, and later each time."""
         with self.write() as (tx, own):
             pause = min(max(FIRST_LOOK_MS, self.age_ms), LAST_LOOK_MS)
-            if tx.run("operation_beat", **own, lease_until=own["now"] + pause):
+            if tx.count("operation_beat", **own, lease_until=own["now"] + pause):
                 self.kind.on_left(tx, self)
 
     def drop(self) -> None:
         """Forget it: nothing of it is there, and nothing will be."""
         with self.write() as (tx, own):
-            if tx.run("operation_drop", id=own["id"], holder=own["holder"]) and not self.is_kept:
+            if tx.count("operation_drop", id=own["id"], holder=own["holder"]) and not self.is_kept:
                 self.kind.on_undone(tx, self)
 
     def _loss(self) -> Lost:

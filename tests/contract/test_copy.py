@@ -130,12 +130,12 @@ def work_of(name: str) -> list[tuple[object, ...]]:
 
 
 def content(store: Store) -> tuple[object, ...]:
-    with store.read() as tx:
+    with store.read(of_events=True) as tx:
         return tx.all("hall_facts"), tx.all("token_ids"), events_after(tx, 0, 1_000_000)
 
 
 def numbers(store: Store) -> list[int]:
-    with store.read() as tx:
+    with store.read(of_events=True) as tx:
         return [event["seq"] for event in events_after(tx, 0, 1_000_000)]
 
 
@@ -223,7 +223,7 @@ def test_a_backup_is_one_moment_of_a_hall_while_writers_go_on(hall: Store, folde
             thread.join(PATIENCE)
     for number in range(3):
         copy = open_store(str(folder / f"{number}"), Queries([QUERIES]))
-        with copy.read() as tx:
+        with copy.read(of_events=True) as tx:
             keys = [row["key"].split(maxsplit=1) for row in tx.all("hall_facts")]
             events = [event["subject"] for event in events_after(tx, 0, 1_000_000)]
         copy.close()

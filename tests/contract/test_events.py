@@ -43,7 +43,7 @@ def note(store: Store, *subjects: str, days_old: int = 0, actor: str = "operator
 
 
 def after(store: Store, cursor: int, limit: int = 100, **which: str) -> list[tuple[int, str]]:
-    with store.read() as tx:
+    with store.read(of_events=True) as tx:
         return [(event["seq"], event["subject"]) for event in events_after(tx, cursor, limit, **which)]
 
 

@@ -103,7 +103,7 @@ def fail(tx: Tx) -> None:
 
 def read_counter(store: Store, key: str = "n") -> tuple[int, int]:
     """The counter, and how many events tell of it."""
-    with store.read() as tx:
+    with store.read(of_events=True) as tx:
         return int(tx.value("hall_get", key=key)), len(events_after(tx, 0, 1000, subject=key))
 
 

@@ -122,7 +122,7 @@ def test_after_kill_9_every_acknowledged_write_and_its_event_are_there(database:
     assert again.end(signal.SIGTERM) == 0
 
     store = open_store(database, Queries([QUERIES]))
-    with store.read() as tx:
+    with store.read(of_events=True) as tx:
         kept = {row["id"]: row["path"] for row in tx.all("repository_ids")}
         events = [event["subject"] for event in events_after(tx, 0, WRITES + 10, topic="repository.registered")]
         calls = tx.value("calls_noted")

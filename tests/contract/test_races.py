@@ -61,7 +61,7 @@ class Follower:
             stalled = self._stall.reached.is_set() and not self._stall.may_go_on.is_set()
             if not stalled:
                 wait_for_event(self._store, after, timeout=0.1)  # a stall may begin now, and then none comes
-            with self._store.read() as tx:
+            with self._store.read(of_events=True) as tx:
                 self.events += events_after(tx, after, limit=100)
             self.looks_at_a_stall += stalled
             if self.looks_at_a_stall >= LOOKS_AT_A_STALL:
@@ -99,7 +99,7 @@ def test_eight_processes_lose_no_write_starve_no_one_and_show_each_event_once_in
     done = race(database, stall)
     seen = follower.finish()
 
-    with store.read() as tx:
+    with store.read(of_events=True) as tx:
         ids = {row["path"]: row["id"] for row in tx.all("repository_paths")}
         kept = events_after(tx, 0, limit=100_000)
     assert sorted(ids) == sorted(path_of(name, number) for name in WRITERS for number in range(WRITES))

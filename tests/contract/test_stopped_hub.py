@@ -17,7 +17,6 @@ from crewhall.app import Hub
 from crewhall.errors import Failure
 from crewhall.families.all import registry
 from crewhall.identity import OPERATOR
-from crewhall.store.events import events_after
 from crewhall.store.open import open_store
 from crewhall.store.sql import Queries
 from tests.conftest import eventually, settings_for
@@ -88,21 +87,6 @@ def test_a_hub_that_is_stopped_holds_up_no_other_and_what_it_began_is_refused(hu
         assert told.get(timeout=PATIENCE).startswith("UNAVAILABLE: Nothing of this call was kept.")
     paths = [one["path"] for one in hub.call("repository_list", {"limit": 200}, OPERATOR)["repositories"]]
     assert paths.count("/stopped") == 1
-
-
-def test_a_reader_of_events_has_the_disk_catch_up(postgres_url: str) -> None:
-    """What was shown must not be taken back by a crash, and its number given again."""
-    store = open_store(postgres_url, Queries([]))
-    with psycopg.connect(postgres_url, autocommit=True) as other:
-        unflushed = [store.texts[name] for name in ("begin_write", "flush", "flush_later", "commit")]
-        for _ in range(size(5, 200)):
-            other.execute(";".join(unflushed))
-            written = other.execute("SELECT pg_current_wal_insert_lsn()").fetchone()
-            with store.read() as tx:
-                events_after(tx, 0, limit=1)
-            assert written is not None
-            assert other.execute("SELECT pg_current_wal_flush_lsn() >= %s", written).fetchone() == (True,)
-    store.close()
 
 
 @pytest.mark.parametrize("hours", [-1, 1])

@@ -74,7 +74,7 @@ def store(open_another: Callable[[], Store]) -> Store:
 
 
 def content(store: Store) -> tuple[Any, list[Row], list[Row]]:
-    with store.read() as tx:
+    with store.read(of_events=True) as tx:
         return tx.value("hall_get", key="k"), events_after(tx, 0, 100), tx.all("calls")
 
 
@@ -156,7 +156,7 @@ def test_a_second_row_for_a_call_says_how_it_really_ended(store: Store) -> None:
 def test_one_hub_holds_a_chore_until_its_time_is_over(store: Store) -> None:
     def take(holder: str, now: int) -> int:
         with store.write(work()) as tx:
-            return tx.run("chore_take", name="prune", holder=holder, until=now + 100, now=now)
+            return tx.count("chore_take", name="prune", holder=holder, until=now + 100, now=now)
 
     assert take("a", now=1000) == 1
     assert take("b", now=1099) == 0

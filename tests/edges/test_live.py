@@ -12,9 +12,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from crewhall.edges.http import websocket
-from crewhall.edges.http.feed import newest_event
 from crewhall.identity import OPERATOR
-from crewhall.store.events import DAY_MS, prune
+from crewhall.store.events import DAY_MS, newest_seen, prune
 from tests.conftest import BOTH, Clock, Live, eventually
 from tests.edges.conftest import SharedHubs, newcomer
 from tests.edges.raw_http import http
@@ -46,7 +45,7 @@ def seen(watcher: ClientConnection, count: int) -> list[dict[str, Any]]:
 
 def newest(live: Live) -> int:
     """The number of the last event until now, also of one that is pruned."""
-    return newest_event(live.hub.store)
+    return newest_seen(live.hub.store)
 
 
 def register(live: Live, count: int) -> list[str]:

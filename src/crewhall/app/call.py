@@ -83,7 +83,7 @@ class Call:
         return self.hub.clock()
 
     @contextmanager
-    def look(self) -> Iterator[Tx]:
+    def look(self, *, of_events: bool = False) -> Iterator[Tx]:
         """A snapshot to read from: for what a tool that changes things only looks at. It costs no commit.
 
         Where the call is one transaction as a whole, it is a part of that.
@@ -92,7 +92,7 @@ class Call:
         if self.whole is not None:
             yield self.whole
             return
-        with self.hub.store.read() as tx:
+        with self.hub.store.read(of_events=of_events) as tx:
             yield tx
 
     @contextmanager

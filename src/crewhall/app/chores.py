@@ -180,7 +180,7 @@ class Chores:
         if self._held.get(chore.name, 0) - now > span // 2:
             return True
         with self._hub.own_work() as tx:
-            has_it = bool(tx.run("chore_take", name=chore.name, holder=self._hub.id, until=now + span, now=now))
+            has_it = bool(tx.count("chore_take", name=chore.name, holder=self._hub.id, until=now + span, now=now))
         self._held[chore.name] = now + span if has_it else 0
         return has_it
 

@@ -35,7 +35,26 @@ def events_after(
             hint="Read the current state, then follow from cursor 0, the oldest event kept.",
             oldest_cursor=pruned,
         )
-    return tx.all("events_after", after=after, limit=limit, topic=topic, subject=subject, actor=actor)
+    return events_kept_after(tx, after, limit, topic=topic, subject=subject, actor=actor)
+
+
+def events_kept_after(
+    tx: Tx, after: int, limit: int, *, topic: str | None = None, subject: str | None = None, actor: str | None = None
+) -> list[Row]:
+    """The same, without those that were pruned: for who has seen them."""
+    rows = tx.all("events_after", after=after, limit=limit, topic=topic, subject=subject, actor=actor)
+    return [row for row in rows if row["seq"] <= tx.through]
+
+
+def newest_seen(store: Store) -> int:
+    """The number of the newest event that can be read, though it may be pruned by now."""
+    with store.read(of_events=True) as tx:
+        return newest_event(tx)
+
+
+def newest_event(tx: Tx) -> int:
+    """The number of the newest event that can be read, though it may be pruned by now."""
+    return max(min(int(tx.value("event_newest")), tx.through), pruned_through(tx))
 
 
 def pruned_through(tx: Tx) -> int:
@@ -52,8 +71,7 @@ def wait_for_event(store: Store, after: int, timeout: float, stop: threading.Eve
     deadline = time.monotonic() + timeout
     while True:
         seen = store.announced
-        newest = store.one("event_newest")  # outside the condition, which every committer needs
-        if newest is not None and newest["seq"] > after:
+        if store.newest_event() > after:  # asked outside the condition, which every committer needs
             return True
         left = deadline - time.monotonic()
         if left <= 0 or (stop is not None and stop.is_set()):
@@ -70,8 +88,8 @@ def prune(tx: Tx, now: int, events_days: int, calls_days: int) -> dict[str, Any]
         before = now - events_days * DAY_MS
         through = tx.value("events_prunable", before=before)
         if through:
-            gone["events"] = tx.run("events_prune", through=through)
+            gone["events"] = tx.count("events_prune", through=through)
             tx.run("hall_set", key=PRUNED, value=str(through))
     if calls_days:
-        gone["calls"] = tx.run("call_log_prune", before=now - calls_days * DAY_MS)
+        gone["calls"] = tx.count("call_log_prune", before=now - calls_days * DAY_MS)
     return gone

@@ -1,43 +1,55 @@
 """
 The PostgreSQL store: many hubs, one hall.
 
-    BEGIN ─▶ the block's statements ─▶ one message: call log, lock, events, COMMIT, flush, notify
+    BEGIN and what the handler looks at first ─▶ … ─▶ changes ─▶ one message: what is left, call log, events, COMMIT
 
-The event lock makes numbers follow the order of commits: a reader that has seen number n will never be shown a smaller
-one later. The server has the whole message before it takes the lock, and the commit under it doesn't wait for the
-disk: no hub that stands still, and no disk, makes others wait for the lock. The flush after it does: what is
-acknowledged is on disk, and a reader of events has the disk catch up before it shows them.
+Events get their numbers from a sequence, so a larger number may be committed before a smaller one. No lock puts them
+in order: whoever is about to draw a number holds, to its commit, a lock that everyone shares and whose key is the next
+number. A reader looks at the sequence, then at these keys, and takes no event from the least of them on.
 """
 
 import json
-import selectors
+import logging
+import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from itertools import count
+from typing import Any, ClassVar
 
 import psycopg
-from psycopg.errors import IdleInTransactionSessionTimeout
-from psycopg.pq import TransactionStatus
-from psycopg.rows import dict_row
-from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from crewhall.errors import Unavailable
+from crewhall.store.pipeline import Ask, Pipeline
+from crewhall.store.pool import NoConnection, Pool
 from crewhall.store.sql import POSTGRES, Queries
-from crewhall.store.transaction import Row, Store, Tx, Work
+from crewhall.store.transaction import Row, Rows, Step, Store, Tx, Work
 
-CONNECT_SECONDS = 10
+log = logging.getLogger(__name__)
+CONNECT_SECONDS = 10.0  # for a connection, and for each answer of the server: longer than any time of SESSION
+PATIENT_SECONDS = 3600.0
 TROUBLE = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError)
+CRASH = "57P02"  # another process of the server crashed, at whatever moment of this one
 SESSION = {
     "synchronous_commit": "on",
-    # What a hub that stands still holds is free after 5 s; others wait longer than that for a row, and not for ever.
-    "idle_in_transaction_session_timeout": "5s",
+    # What a hub that stands still holds is free after 3 s; others wait longer than that for a row, and not for ever.
+    "idle_in_transaction_session_timeout": "3s",
     "lock_timeout": "8s",
+    "statement_timeout": "9s",
+    # The server notices a hub that vanished without a word, as the hub does a server (ALIVE).
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "20000",
 }
 CLOCK_MS = 60_000
+CLOSE_SECONDS = 3.0  # for the last hint to other hubs
+NUMBERS = count()
+HINT_SECONDS = 0.05  # between two notifications of a hub
+PROBE_SECONDS = 10.0  # after which a quiet listener finds out whether its server is still there
 # A server that vanished without a word is noticed within half a minute.
 ALIVE: dict[str, Any] = {
     "keepalives_idle": 10,
@@ -68,6 +80,77 @@ class ServerClock:
         return self.at + self.age_ms
 
 
+@dataclass
+class Traffic:
+    """How often a store waited for its server, how many statements it sent, and how many transactions it ended."""
+
+    trips: int = 0
+    statements: int = 0
+    commits: int = 0
+
+
+class RemoteStatements:
+    """The statements of one transaction. It begins with the first message; `looks` are run before it does."""
+
+    is_remote: ClassVar[bool] = True
+
+    def __init__(self, store: "PostgresStore", begin: Sequence[str], looks: Sequence[str] = (), patient: bool = False):
+        self._store = store
+        self._looks = [Ask(store.texts[name], ends=True) for name in looks]
+        self._begin = [Ask(store.texts[name]) for name in begin]
+        self._seconds = PATIENT_SECONDS if patient else CONNECT_SECONDS
+        self._link: Pipeline | None = None
+        self._through: int | None = None
+
+    @property
+    def through(self) -> int:
+        """The number up to which events can be read: every smaller one that will ever be there is there."""
+        if self._link is None:
+            self.send([])
+        assert self._through is not None, "a transaction that reads events says so: read(of_events=True)"
+        return self._through
+
+    def run(self, steps: Sequence[Step]) -> list[Rows]:
+        return self.send([Ask(self._store.texts[step.name], step.params) for step in steps])
+
+    def send(self, asks: Sequence[Ask]) -> list[Rows]:
+        """Run statements; the first ones begin the transaction, on another connection if the one taken was broken."""
+        return self._send(asks)
+
+    def _send(self, asks: Sequence[Ask], *, is_last: bool = False) -> list[Rows]:
+        if self._link is not None:
+            return self._store.exchange(self._link, asks, self._seconds)
+        first = [*self._looks, *self._begin]
+        self._link, results = self._store.exchange_first([*first, *asks], self._seconds, can_repeat=not is_last)
+        if self._looks:
+            self._through = min(results[0].rows[0]["next"], results[1].rows[0]["floor"]) - 1
+        return results[len(first) :]
+
+    def chunks(self, name: str, size: int) -> Iterator[list[Row]]:
+        cursor = f"chunks_{next(NUMBERS)}"  # a statement that is known by its text has the same columns every time
+        self.send([Ask(f"DECLARE {cursor} NO SCROLL CURSOR FOR {self._store.texts[name]}")])
+        while rows := self.send([Ask(f"FETCH {size} FROM {cursor}")])[0].rows:
+            yield rows
+        self.send([Ask(f"CLOSE {cursor}")])
+
+    def commit(self, asks: Sequence[Ask]) -> None:
+        """Send what is left together with the commit: the server needs no more of this hub to finish it."""
+        last = [*asks, Ask(self._store.texts["commit"])]
+        try:
+            self._send(last, is_last=True)
+        except TROUBLE as error:
+            raise _unavailable(error, is_certain=error.sqlstate not in (None, CRASH)) from error
+        link, self._link = self._link, None
+        assert link is not None
+        self._store.pool.give(link)
+
+    def end(self) -> None:
+        """Let go of the connection; what is not committed is taken back, and nobody waits for that."""
+        link, self._link = self._link, None
+        if link is not None:
+            self._store.give_back(link)
+
+
 class PostgresStore(Store):
     poll_seconds = 2.0
     is_local = False
@@ -75,26 +158,22 @@ class PostgresStore(Store):
     def __init__(self, url: str, queries: Queries, pool: int = 8) -> None:
         super().__init__(POSTGRES, queries)
         self.url = url
-        _knock(url)
-        self._pool = ConnectionPool(
-            url,
-            min_size=1,
-            max_size=pool,
-            timeout=CONNECT_SECONDS,
-            reconnect_timeout=5,  # longer, and it sleeps on after the server is back
-            kwargs={"row_factory": dict_row, "autocommit": True, **ALIVE},
-            configure=_configure,
-            open=False,
-        )
-        try:
-            self._pool.open(wait=True, timeout=CONNECT_SECONDS)
-        except PoolTimeout:
-            self._pool.close()
-            raise _no_answer("it did not let us in within 10 s") from None
+        self.traffic = Traffic()
+        self.pool = Pool(self._connect, pool)
         self._clock: ServerClock | None = None
         self._listener: threading.Thread | None = None
         self._closed = threading.Event()
-        self._woken, self._wake = socket.socketpair()  # ends the listener's wait at once
+        self._woken, self._wake = socket.socketpair()  # wakes the listener: to tell others, or to end
+        self._wake.setblocking(False)
+        self._has_news = False
+        _knock(url)
+
+    def _connect(self, seconds: float) -> Pipeline:
+        link = Pipeline(self.url, seconds, **ALIVE)
+        configure = "SELECT set_config(%(name)s, %(value)s, false)"
+        link.run([Ask(configure, {"name": name, "value": value}) for name, value in SESSION.items()])
+        link.seconds = CONNECT_SECONDS
+        return link
 
     def now(self) -> int:
         """The server's clock, so that leases agree between hubs; this machine's counts on from it for a minute."""
@@ -103,161 +182,182 @@ class PostgresStore(Store):
         return self._clock.now
 
     def _read_clock(self) -> "ServerClock":
-        with self.read() as tx:
-            asked = running_ms()
-            theirs = tx.value("clock")
-            return ServerClock(theirs, (asked + running_ms()) // 2)
+        self.ask([Step("clock", {})])  # a connection may have to be made first
+        asked = running_ms()
+        theirs = self.ask([Step("clock", {})])[0].rows[0]["now"]
+        return ServerClock(theirs, (asked + running_ms()) // 2)
 
-    def _tx(self, connection: "psycopg.Connection[Any]", work: Work | None = None, names: set[str] | None = None) -> Tx:
-        """A transaction on the connection; the names of the statements that it runs go into `names`."""
-        ran = set() if names is None else names
+    # Messages
 
-        def execute(name: str, params: Mapping[str, Any]) -> Any:
-            ran.add(name)
-            return connection.execute(self.texts[name], params)
+    def exchange(self, link: Pipeline, asks: Sequence[Ask], seconds: float) -> list[Rows]:
+        """What the statements gave, on a connection that is in use."""
+        self.traffic.trips += 1
+        self.traffic.statements += len(asks)
+        return link.run(asks, seconds)
 
-        def executemany(name: str, rows: Sequence[Mapping[str, Any]]) -> Any:
-            connection.cursor().executemany(self.texts[name], rows)
-
-        def stream(name: str) -> Any:
-            return connection.cursor(f"crewhall_{id(connection)}").execute(self.texts[name])
-
-        return Tx(execute, executemany, stream, work, self.recordings)
-
-    @contextmanager
-    def _connection(self, first: str, params: Mapping[str, Any] | None = None) -> Iterator["psycopg.Cursor[Any]"]:
-        """What the statement `first` gave, on a connection of its own; one that broke while it was idle is replaced."""
-        try:
-            cursor = self._run_first(first, params)
-        except PoolTimeout:
-            raise _no_answer("no connection was free") from None
-        except PoolClosed as error:
-            raise _unavailable(error) from None
-        try:
-            yield cursor
-        finally:
-            self._pool.putconn(cursor.connection)
-
-    def _run_first(self, first: str, params: Mapping[str, Any] | None) -> "psycopg.Cursor[Any]":
-        for _ in range(self._pool.max_size + 1):
-            connection = self._pool.getconn()
+    def exchange_first(
+        self, asks: Sequence[Ask], seconds: float, *, can_repeat: bool = True
+    ) -> tuple[Pipeline, list[Rows]]:
+        """A connection, and what the statements gave on it. If it was broken, others are tried, unless they commit."""
+        end = time.monotonic() + CONNECT_SECONDS
+        while True:
+            link = self._take(end)
             try:
-                return connection.execute(self.texts[first], params)
+                return link, self.exchange(link, asks, seconds)
             except BaseException as error:
-                is_broken = connection.closed
-                self._pool.putconn(connection)
-                if isinstance(error, TROUBLE) and not is_broken:
-                    raise _unavailable(error) from error
-                if not isinstance(error, TROUBLE):
+                is_broken = not link.is_open
+                self.give_back(link)
+                if not (is_broken and can_repeat and isinstance(error, TROUBLE) and time.monotonic() < end - 1):
                     raise
-        raise _no_answer("it closes every connection")
+            self.pool.forget_idle()
+
+    def _take(self, end: float) -> Pipeline:
+        try:
+            return self.pool.take(max(0.0, end - time.monotonic()))
+        except NoConnection as error:
+            raise _no_answer(str(error)) from None
+
+    def give_back(self, link: Pipeline) -> None:
+        """Take back a connection, and whatever its transaction did; nobody waits for that."""
+        if link.is_open:
+            with suppress(psycopg.Error):
+                link.finish(Ask(self.texts["rollback"]))
+        self.pool.give(link)
 
     @contextmanager
-    def _transaction(self, begin: str) -> Iterator["psycopg.Connection[Any]"]:
-        """A connection in a transaction, which is over at the end: what is not committed then is taken back."""
-        with self._connection(begin) as cursor:
-            connection = cursor.connection
-            try:
-                yield connection
-            except TROUBLE as error:
-                raise _unavailable(error) from error
-            finally:
-                if connection.info.transaction_status != TransactionStatus.IDLE:
-                    with suppress(psycopg.Error):  # a connection that broke has taken it back
-                        connection.execute(self.texts["rollback"])
+    def _transaction(self, statements: RemoteStatements) -> Iterator[RemoteStatements]:
+        """Statements of a transaction, which is over at the end: what is not committed then is taken back."""
+        if self._closed.is_set():
+            raise _no_answer("the hall is closed")
+        try:
+            yield statements
+        except TROUBLE as error:
+            raise _unavailable(error) from error
+        finally:
+            statements.end()
+            self.traffic.commits += 1
+
+    def ask(self, steps: Sequence[Step]) -> list[Rows]:
+        asks = [Ask(self.texts[step.name], step.params) for step in steps]
+        try:
+            link, results = self.exchange_first(asks, CONNECT_SECONDS)
+        except TROUBLE as error:
+            raise _unavailable(error) from error
+        self.pool.give(link)
+        self.traffic.commits += 1
+        return results
 
     @contextmanager
-    def read(self) -> Iterator[Tx]:
-        names: set[str] = set()
-        with self._transaction("begin_read") as connection:
-            yield self._tx(connection, names=names)
-        if "events_after" in names:  # a crash of the server must not take back what was shown
-            with self._connection("flush_what_was_read"):
-                pass
+    def read(self, *, of_events: bool = False) -> Iterator[Tx]:
+        looks = ("events_next", "events_floor") if of_events else ()
+        with self._transaction(RemoteStatements(self, ["begin_read"], looks)) as statements:
+            tx = Tx(statements, recordings=self.recordings)
+            yield tx
+            tx.end_reading()
 
-    def one(self, name: str, /, **params: Any) -> Row | None:
-        with self._connection(name, params) as cursor:
-            row: Row | None = cursor.fetchone()
-            return row
+    def newest_event(self) -> int:
+        queries = ("events_next", "events_floor", "event_newest")
+        following, floor, newest = (done.rows[0] for done in self.ask([Step(name, {}) for name in queries]))
+        return int(min(newest["seq"], following["next"] - 1, floor["floor"] - 1))
 
     @contextmanager
     def write(self, work: Work) -> Iterator[Tx]:
-        with self._transaction("begin_write") as connection:
-            tx = self._tx(connection, work)
+        begin = ["begin_write", "take_time"] if work.is_patient else ["begin_write"]
+        with self._transaction(RemoteStatements(self, begin, patient=work.is_patient)) as statements:
+            tx = Tx(statements, work, self.recordings)
             yield tx
             calls = tx.finish()
             work.before_commit()
-            self._commit(connection, calls, tx.pending)
+            statements.commit(self._last(tx.waiting, calls, tx.pending))
         if tx.pending:
             self.announce()
+            self._tell_others()
 
-    def _commit(self, connection: "psycopg.Connection[Any]", calls: list[Row], events: list[Row]) -> None:
-        """Send what is written last together with the commit: the server needs no more of this hub to finish it."""
-        last: list[tuple[str, Mapping[str, Any]]] = [("flush_later", {}), ("commit", {}), ("flush", {})]
-        if events:
-            insert = ("events_insert", {"events": json.dumps(events)})
-            last = [("events_lock", {}), insert, *last, ("events_announce", {})]
+    def _last(self, steps: Sequence[Step], calls: list[Row], events: list[Row]) -> list[Ask]:
+        """What is written last, together with the commit."""
+        last = [Ask(self.texts[step.name], step.params) for step in steps]
         if calls:
-            last = [("call_log_put", {"rows": json.dumps(calls)}), *last]
-        bind = psycopg.ClientCursor(connection).mogrify
-        message = ";".join(bind(self.texts[name], params) for name, params in last)
-        try:
-            connection.execute(message)
-        except TROUBLE as error:
-            was_too_late = isinstance(error, IdleInTransactionSessionTimeout)
-            raise _unavailable(error, is_certain=was_too_late or not connection.closed) from error
+            last.append(Ask(self.texts["call_log_put"], {"rows": json.dumps(calls)}))
+        if events:
+            last += [Ask(self.texts["events_hold"]), Ask(self.texts["events_insert"], {"events": json.dumps(events)})]
+        return last
 
     @contextmanager
     def reshape(self) -> Iterator[tuple[Tx, Callable[[str], Any]]]:
-        with self._transaction("begin_write") as connection:
-            tx = self._tx(connection)
-            tx.run("schema_lock")
-            yield tx, connection.execute
-            tx.run("commit")
+        begin = ["begin_write", "take_time", "schema_lock"]
+        with self._transaction(RemoteStatements(self, begin, patient=True)) as statements:
+            statements.send([])  # whoever comes later waits for the lock, whatever comes first here
+            tx = Tx(statements)
+
+            def execute(text: str) -> None:
+                tx.flush()
+                statements.send([Ask(text)])
+
+            yield tx, execute
+            tx.flush()
+            statements.commit([])
+
+    # Telling other hubs
 
     def watch(self) -> None:
         with self.changed:
-            if self._listener is None:
+            if self._listener is None and not self._closed.is_set():
                 self._listener = threading.Thread(target=self._listen, name="crewhall-listen", daemon=True)
                 self._listener.start()
 
-    def _listen(self) -> None:
-        """Turn the server's notifications into wake-ups; readers poll as well, so a lost one costs a moment."""
-        while not self._closed.is_set():
-            with suppress(psycopg.Error), psycopg.connect(self.url, autocommit=True, **ALIVE) as connection:
-                connection.execute("LISTEN crewhall_events")
-                self.announce()  # for what was missed until now
-                while self._hears(connection):
-                    if list(connection.notifies(timeout=0)):
-                        self.announce()
-            self._closed.wait(0.5)
+    def _tell_others(self) -> None:
+        self._has_news = True
+        self.watch()
+        self._wake_listener()
 
-    def _hears(self, connection: "psycopg.Connection[Any]") -> bool:
-        """Wait until the server sends something; False once the store is closed."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(connection, selectors.EVENT_READ)
-            selector.register(self._woken, selectors.EVENT_READ)
-            selector.select()
-        return not self._closed.is_set()
+    def _wake_listener(self) -> None:
+        with suppress(OSError):  # it is woken already, or the store is closed
+            self._wake.send(b"!")
+
+    def _listen(self) -> None:
+        """Turn the server's notifications into wake-ups, and notify other hubs; readers poll as well."""
+        while not self._closed.is_set():
+            try:
+                with closing(self._connect(CONNECT_SECONDS)) as link:
+                    link.run([Ask("SET synchronous_commit = off"), Ask("LISTEN crewhall_events")])
+                    self.announce()  # for what was missed until now
+                    self._exchange_hints(link)
+            except psycopg.Error:
+                self._closed.wait(0.5)
+
+    def _exchange_hints(self, link: Pipeline) -> None:
+        """Until the store is closed: tell others at once, though not often, and wake readers when others tell."""
+        while True:
+            self._pass_news_on(link)
+            if self._closed.is_set():
+                return
+            readable = select.select([link.fileno(), self._woken.fileno()], [], [], PROBE_SECONDS)[0]
+            if self._woken.fileno() in readable:
+                self._woken.recv(4096)
+            elif not readable:
+                link.run([Ask(self.texts["clock"])])
+            if link.heard_others():
+                self.announce()
+
+    def _pass_news_on(self, link: Pipeline) -> None:
+        if self._has_news:
+            self._has_news = False
+            link.run([Ask(self.texts["events_announce"])])
+            self._closed.wait(HINT_SECONDS)
 
     def close(self) -> None:
         self._closed.set()
-        self._wake.close()
+        self._wake_listener()
         if self._listener is not None:
-            self._listener.join()
-        self._woken.close()
-        self._pool.close()
-
-
-def _configure(connection: "psycopg.Connection[Any]") -> None:
-    for name, value in SESSION.items():
-        connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+            self._listener.join(CLOSE_SECONDS)
+        self._wake.close()
+        self.pool.close()
 
 
 def _knock(url: str) -> None:
     """One connection, to say at once why there is none; the pool would try again and again first."""
     try:
-        psycopg.connect(url, connect_timeout=CONNECT_SECONDS).close()
+        psycopg.connect(url, connect_timeout=round(CONNECT_SECONDS)).close()
     except psycopg.OperationalError as error:
         raise _no_answer((str(error) or "no reason was given").splitlines()[0]) from None
     except psycopg.ProgrammingError:

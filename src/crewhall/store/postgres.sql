@@ -10,9 +10,26 @@ BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
 -- Take back what the transaction did.
 ROLLBACK;
 
--- name: events_lock
--- Held to the commit, so that numbers are in commit order.
-SELECT pg_advisory_xact_lock(7264002);
+-- name: take_time
+-- This transaction may take its time: a change of the schema, a copy, a background job.
+SELECT set_config('statement_timeout', '0', true);
+
+-- name: events_hold
+-- Hold, to the commit, a lock that everyone shares, whose key is the next event's number: the transaction draws no smaller one.
+SELECT pg_advisory_xact_lock_shared(CAST(7264002 AS bigint) * 1099511627776 + last_value + CASE WHEN is_called THEN 1 ELSE 0 END)
+  FROM event_seq_seq;
+
+-- name: events_next
+-- The number that the next event gets.
+SELECT last_value + CASE WHEN is_called THEN 1 ELSE 0 END AS next FROM event_seq_seq;
+
+-- name: events_floor
+-- The least number that a transaction which is not over may still draw; a very large one if there is none. Ask for
+-- events_next before it: who is not among these will draw a larger number than that.
+SELECT COALESCE(min(CAST(classid AS bigint) % 256 * 4294967296 + CAST(objid AS bigint)), 4611686018427387904) AS floor
+  FROM pg_locks
+ WHERE locktype = 'advisory' AND objsubid = 1 AND CAST(classid AS bigint) / 256 = 7264002
+   AND database = (SELECT oid FROM pg_database WHERE datname = current_database());
 
 -- name: events_insert
 -- Append facts to the log, a JSON list of objects, in its order.
@@ -22,25 +39,12 @@ SELECT at, actor, what, subject, before_status, after_status, tool, git_commit, 
     AS row (at bigint, actor text, what text, subject text, before_status text, after_status text, tool text,
             git_commit text, data text, changes text);
 
--- name: flush_later
--- This commit doesn't wait for the disk, so its locks are short.
-SET LOCAL synchronous_commit = off;
-
 -- name: commit
 -- The transaction is visible to others.
 COMMIT;
 
--- name: flush
--- A commit of its own that waits for the disk: with it, all earlier ones are there.
-SELECT pg_logical_emit_message(true, 'crewhall', '');
-
--- name: flush_what_was_read
--- The same, unless the disk has everything already.
-SELECT CASE WHEN pg_current_wal_flush_lsn() < pg_current_wal_insert_lsn()
-            THEN pg_logical_emit_message(true, 'crewhall', '') END;
-
 -- name: events_announce
--- A hint to the readers on other nodes; they poll as well. Outside the transaction: its lock waits for the disk.
+-- A hint to the readers on other hubs; they poll as well. It follows the commit: its lock is one for the whole server.
 SELECT pg_notify('crewhall_events', '');
 
 -- name: tables

@@ -8,19 +8,21 @@ nobody waiting commits for all who came before. While that commit reaches the di
                                                                                      └─ no ──▶ COMMIT, wake all
 """
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pysqlite3.dbapi2 as sqlite3
 
 from crewhall.errors import Unavailable
 from crewhall.ownership import make_private
 from crewhall.store.sql import SQLITE, Queries
-from crewhall.store.transaction import Row, Store, Tx, Work
+from crewhall.store.transaction import Row, Rows, Step, Store, Tx, Work
 from crewhall.store.turns import FairLock, ProcessLine
 
 BATCH_MEMBERS = 64
@@ -61,6 +63,28 @@ class Batch:
                 f"the database could not be written: {self.failure}",
                 hint="Nothing of this call was kept. Check the disk's free space, then try again.",
             ) from self.failure
+
+
+@dataclass(frozen=True)
+class LocalStatements:
+    """Statements on a connection of this process."""
+
+    connection: Any
+    texts: Mapping[str, str]
+    is_remote: ClassVar[bool] = False
+    through: ClassVar[int] = sys.maxsize  # one writer at a time: numbers are in commit order
+
+    def run(self, steps: Sequence[Step]) -> list[Rows]:
+        done = []
+        for step in steps:
+            cursor = self.connection.execute(self.texts[step.name], step.params)
+            done.append(Rows(cursor.fetchall(), cursor.rowcount))
+        return done
+
+    def chunks(self, name: str, size: int) -> Iterator[list[Row]]:
+        with closing(self.connection.execute(self.texts[name])) as cursor:
+            while rows := cursor.fetchmany(size):
+                yield rows
 
 
 class SqliteStore(Store):
@@ -126,13 +150,7 @@ class SqliteStore(Store):
         )
 
     def _tx(self, connection: Any, work: Work | None = None) -> Tx:
-        def execute(name: str, params: Mapping[str, Any]) -> Any:
-            return connection.execute(self.texts[name], params)
-
-        def executemany(name: str, rows: Sequence[Mapping[str, Any]]) -> Any:
-            return connection.executemany(self.texts[name], rows)
-
-        return Tx(execute, executemany, lambda name: connection.execute(self.texts[name]), work, self.recordings)
+        return Tx(LocalStatements(connection, self.texts), work, self.recordings)
 
     def _reader(self) -> Any:
         """A connection to read with; it goes back to `_readers`."""
@@ -145,7 +163,7 @@ class SqliteStore(Store):
             return connection
 
     @contextmanager
-    def read(self) -> Iterator[Tx]:
+    def read(self, *, of_events: bool = False) -> Iterator[Tx]:
         connection = self._reader()
         try:
             connection.execute("BEGIN")
@@ -157,15 +175,17 @@ class SqliteStore(Store):
                 connection.execute("ROLLBACK")
             self._readers.append(connection)
 
-    def one(self, name: str, /, **params: Any) -> Row | None:
+    def ask(self, steps: Sequence[Step]) -> list[Rows]:
         connection = self._reader()
         try:
-            rows: list[Row] = connection.execute(self.texts[name], params).fetchall()
+            return LocalStatements(connection, self.texts).run(steps)
         except sqlite3.Error as error:
             raise self._caller_error(error) from error
         finally:
             self._readers.append(connection)
-        return rows[0] if rows else None
+
+    def newest_event(self) -> int:
+        return int(self.ask([Step("event_newest", {})])[0].rows[0]["seq"])
 
     @contextmanager
     def write(self, work: Work) -> Iterator[Tx]:

@@ -10,8 +10,9 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 from crewhall.store.changes import Changes, pages
@@ -34,6 +35,7 @@ class Work:
     now: int
     log: Callable[[], Row] | None = None
     before_commit: Callable[[], None] = lambda: None
+    is_patient: bool = False  # its statements may take longer than a caller would wait
 
 
 class Look(Protocol):
@@ -47,32 +49,57 @@ class Look(Protocol):
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a statement whose changes have been recorded, to be read like a cursor."""
+    """What a statement gave: its rows, and how many rows it returned or changed."""
 
     rows: list[Row]
+    count: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """A statement on its way to the database; `then` sees what it gave. A hint is a query that may be left out."""
+
+    name: str
+    params: Mapping[str, Any]
+    then: Callable[[Rows], None] | None = None
+    is_hint: bool = False
+
+
+class Statements(Protocol):
+    """How a transaction's statements reach its database."""
 
     @property
-    def rowcount(self) -> int:
-        return len(self.rows)
+    def is_remote(self) -> bool:
+        """Whether a trip costs more than a statement, so that statements travel together."""
 
-    def fetchone(self) -> Row | None:
-        return next(iter(self.rows), None)
+    @property
+    def through(self) -> int:
+        """The number up to which events can be read: no smaller one will come later."""
 
-    def fetchall(self) -> list[Row]:
-        return self.rows
+    def run(self, steps: Sequence[Step]) -> list[Rows]:
+        """Run the statements in their order; what each gave."""
+        ...
+
+    def chunks(self, name: str, size: int) -> Iterator[list[Row]]:
+        """The rows of a query, so many at a time."""
+        ...
 
 
 @dataclass
 class Tx:
-    """One transaction: named queries in, rows out. Events are kept back and written last, with what was changed."""
+    """One transaction: named queries in, rows out. Events are kept back and written last, with what was changed.
 
-    _execute: Callable[[str, Mapping[str, Any]], Any]
-    _executemany: Callable[[str, Sequence[Mapping[str, Any]]], Any]
-    _stream: Callable[[str], Any]
+    What a handler need not wait for travels with the next statement whose rows it reads, or with the commit.
+    """
+
+    _statements: Statements
     work: Work | None = None
     recordings: Mapping[str, Recording] = field(default_factory=dict)
     pending: list[Row] = field(default_factory=list)
     changes: Changes = field(default_factory=Changes)
+    waiting: list[Step] = field(default_factory=list)
+    _early: dict[Any, Rows | None] = field(default_factory=dict)  # of hints; None until they have been sent
+    batches: int = 0  # how often statements were sent
 
     @property
     def now(self) -> int:
@@ -80,63 +107,136 @@ class Tx:
         assert self.work is not None, "only writing transactions have a time"
         return self.work.now
 
+    @property
+    def through(self) -> int:
+        """The number up to which events can be read in this snapshot."""
+        return self._statements.through
+
     def one(self, name: str, /, **params: Any) -> Any | None:
         """The query's row, or None."""
-        row: Row | None = self._do(name, params).fetchone()
-        return row
+        return next(iter(self._rows(name, params).rows), None)
 
     def all(self, name: str, /, **params: Any) -> list[Any]:
         """The query's rows."""
-        rows: list[Row] = self._do(name, params).fetchall()
-        return rows
+        return self._rows(name, params).rows
 
     def value(self, name: str, /, **params: Any) -> Any:
         """The first column of the query's row, or None."""
         row = self.one(name, **params)
         return None if row is None else next(iter(row.values()))
 
-    def run(self, name: str, /, **params: Any) -> int:
+    def count(self, name: str, /, **params: Any) -> int:
         """How many rows the statement changed."""
-        count: int = self._do(name, params).rowcount
-        return count
+        return self._rows(name, params).count
+
+    def run(self, name: str, /, **params: Any) -> None:
+        """Run a statement whose result nobody reads."""
+        self.many(name, [params])
 
     def many(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """The statement, once for each row."""
         recording = self.recordings.get(name)
-        if recording is not None and recording.verb != "insert":
+        if recording is not None and recording.before is not None:
             for row in rows:
                 self._record(name, recording, row)
-        elif rows:
-            self._executemany(name, rows)
-            if recording is not None:
-                for row in rows:
-                    self.changes.note_insert(recording, row)
+        elif recording is None:
+            self._put(*[Step(name, row) for row in rows])
+        else:
+            self._put(*[Step(name, row, partial(self._note, recording, row)) for row in rows])
 
-    def _do(self, name: str, params: Mapping[str, Any]) -> Any:
+    def ahead(self, name: str, /, **params: Any) -> None:
+        """Let a query that will be asked next travel with the others that are; a change makes it be asked again.
+
+        It costs nothing where there is nothing to gain.
+        """
+        if self._statements.is_remote:
+            key = _key(name, params)
+            self._early[key] = None
+            self.waiting.append(Step(name, params, partial(self._keep_early, key), is_hint=True))
+
+    def guard(self, name: str, /, check: Callable[[Rows], None], **params: Any) -> None:
+        """Let `check` see what a query gives, and raise, before anything that comes after it is returned or kept."""
+        self._put(Step(name, params, check))
+
+    def flush(self) -> None:
+        """Run what is waiting."""
+        if self.waiting:
+            self._send()
+
+    def end_reading(self) -> None:
+        """Run what is waiting, though no result is read: a change would be refused."""
+        self._drop_hints()
+        self.flush()
+
+    def _drop_hints(self) -> None:
+        self.waiting = [step for step in self.waiting if not step.is_hint]
+
+    def drop(self) -> None:
+        """Forget what is waiting."""
+        self.waiting.clear()
+        self._early.clear()
+
+    def _put(self, *steps: Step) -> None:
+        self._early.clear()
+        self.waiting += steps
+        if self.waiting and not self._statements.is_remote:
+            self._send()
+
+    def _keep_early(self, key: Any, done: Rows) -> None:
+        if key in self._early:  # nothing was changed since it was asked for
+            self._early[key] = done
+
+    def _rows(self, name: str, params: Mapping[str, Any]) -> Rows:
+        """What a statement gives, after all that is waiting."""
         recording = self.recordings.get(name)
-        return self._execute(name, params) if recording is None else self._record(name, recording, params)
+        if recording is not None:
+            return self._record(name, recording, params)
+        if self._early and (key := _key(name, params)) in self._early:
+            if self._early[key] is None:
+                self._send()
+            early = self._early.pop(key)
+            assert early is not None
+            return early
+        return self._send(Step(name, params))
 
-    def _record(self, name: str, recording: Recording, params: Mapping[str, Any]) -> Any:
+    def _send(self, *steps: Step) -> Rows:
+        """Run what is waiting, then the steps; what the last one gave."""
+        batch, self.waiting = [*self.waiting, *steps], []
+        self.batches += 1
+        results = self._statements.run(batch) if batch else [Rows([], 0)]
+        for step, done in zip(batch, results, strict=False):
+            if step.then is not None:
+                step.then(done)
+        return results[-1]
+
+    def _record(self, name: str, recording: Recording, params: Mapping[str, Any]) -> Rows:
         """Run a statement that changes recorded rows, and note how it changed them."""
-        if recording.verb == "insert":
-            done = self._execute(name, params)
-            self.changes.note_insert(recording, params)
-            return done
-        were = {} if recording.before is None else self._rows_before(recording, f"{name} before", params)
-        rows = self._execute(name, params).fetchall()
-        if were:
-            rows = [row | were[recording.key_of(row, "now")] for row in rows]
-        self.changes.note_rows(recording, rows)
-        return Rows([{name: value for name, value in row.items() if name[:4] not in ("was_", "now_")} for row in rows])
+        self._early.clear()
+        if recording.before is not None:
+            return self._record_with_query(name, recording, params)
+        done = self._send(Step(name, params))
+        self._note(recording, params, done)
+        return _without_notes(done)
 
-    def _rows_before(self, recording: Recording, name: str, params: Mapping[str, Any]) -> dict[tuple[Any, ...], Row]:
-        return {recording.key_of(row, "was"): row for row in self._execute(name, params).fetchall()}
+    def _record_with_query(self, name: str, recording: Recording, params: Mapping[str, Any]) -> Rows:
+        """The same where the database can't return what a row was."""
+        before = self._send(Step(f"{name} before", params)).rows
+        were = {recording.key_of(row, "was"): row for row in before}
+        done = self._send(Step(name, params))
+        if were:
+            done = Rows([row | were[recording.key_of(row, "now")] for row in done.rows], done.count)
+        self._note(recording, params, done)
+        return _without_notes(done)
+
+    def _note(self, recording: Recording, params: Mapping[str, Any], done: Rows) -> None:
+        if recording.verb == "insert":
+            self.changes.note_insert(recording, params)
+        else:
+            self.changes.note_rows(recording, done.rows)
 
     def chunks(self, name: str, size: int) -> Iterator[list[Row]]:
         """The query's rows, some at a time, so that a large table is never in memory as a whole."""
-        with closing(self._stream(name)) as cursor:
-            while rows := cursor.fetchmany(size):
-                yield rows
+        yield from self._statements.chunks(name, size)
 
     def event(
         self,
@@ -172,6 +272,9 @@ class Tx:
     def finish(self) -> list[Row]:
         """Give the pending events what was changed. The call's row for the call log, which is written with them."""
         assert self.work is not None
+        self._drop_hints()
+        if any(step.then is not None for step in self.waiting):
+            self.flush()
         self._add_changes()
         return [] if self.work.log is None else [self.work.log()]
 
@@ -193,6 +296,16 @@ def _tell_changes(tx: Tx, subject: str) -> None:
     tx.event("hall.changed", subject)
 
 
+def _key(name: str, params: Mapping[str, Any]) -> Any:
+    return name, tuple(sorted(params.items()))
+
+
+def _without_notes(done: Rows) -> Rows:
+    """The rows without what is recorded of them."""
+    rows = [{name: value for name, value in row.items() if name[:4] not in ("was_", "now_")} for row in done.rows]
+    return Rows(rows, done.count)
+
+
 def _size(event: Row) -> int:
     return len(json.dumps(event, ensure_ascii=False).encode())
 
@@ -212,12 +325,20 @@ class Store(ABC):
         self.announced = 0  # how often; a waiter looks again when it has grown
 
     @abstractmethod
-    def read(self) -> AbstractContextManager[Tx]:
-        """A snapshot to read from."""
+    def read(self, *, of_events: bool = False) -> AbstractContextManager[Tx]:
+        """A snapshot to read from; whoever reads the event log in it says so."""
 
     @abstractmethod
+    def ask(self, steps: Sequence[Step]) -> list[Rows]:
+        """What some queries give, without the cost of a transaction: each is its own snapshot."""
+
     def one(self, name: str, /, **params: Any) -> Any | None:
-        """The row of one query, without the cost of a transaction: a single statement is its own snapshot."""
+        """The row of one query, in the same way."""
+        return next(iter(self.ask([Step(name, params)])[0].rows), None)
+
+    @abstractmethod
+    def newest_event(self) -> int:
+        """The number of the newest event that can be read; 0 if there is none."""
 
     @abstractmethod
     def write(self, work: Work) -> AbstractContextManager[Tx]:

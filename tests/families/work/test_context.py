@@ -452,7 +452,7 @@ def test_no_more_is_read_than_could_be_shown(common_hub: Hub, common: Ask) -> No
             finish(common, ids[name])
         note(common, ids["me"], *["noted"] * (size // 2))
         with common_hub.store.read() as tx:
-            counted = Counted(tx._execute, tx._executemany, tx._stream)
+            counted = Counted(tx._statements)
             body = load_context(counted, ids["me"], Include(all_checkpoints=True), 1_000, common_hub.clock())
         assert body.left_out and body.left_out["checkpoints"] == size // 2 - len(body.current_task.checkpoints)
         read[size] = counted.rows

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from crewhall.app import Hub, Origin, Progress
 from crewhall.config import Settings
 from crewhall.edges.bridge.hello import client_directory, client_variables
-from crewhall.edges.http.feed import PAGE, WAIT_SECONDS, newest_event
+from crewhall.edges.http.feed import PAGE, WAIT_SECONDS
 from crewhall.edges.http.rest import describe
 from crewhall.edges.hub import dispatch, logs
 from crewhall.edges.web.pages import make_link
@@ -22,7 +22,7 @@ from crewhall.identity import OPERATOR, Actor, Credentials, Sender
 from crewhall.outside.disk import has_entries
 from crewhall.stop import Stop
 from crewhall.store.copy import backup, restore
-from crewhall.store.events import events_after, wait_for_event
+from crewhall.store.events import events_after, newest_event, newest_seen, wait_for_event
 from crewhall.store.open import open_store
 from crewhall.store.sql import Queries, texts_in
 from crewhall.store.transaction import Store
@@ -121,11 +121,11 @@ def watch_here(
     """
     with closing(Hub(settings, registry())) as hub:
         _identify_own(hub, token)
-        cursor = newest_event(hub.store) if after is None else after
+        cursor = newest_seen(hub.store) if after is None else after
         while True:
-            with hub.store.read() as tx:
+            with hub.store.read(of_events=True) as tx:
                 rows = events_after(tx, cursor, PAGE, topic=topic)
-                newest = tx.value("event_newest")
+                newest = newest_event(tx)
             for row in rows:
                 tell(_with_names(hub, Event.from_row(row).model_dump(mode="json")))
             cursor = rows[-1]["seq"] if len(rows) == PAGE else max(cursor, newest)

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.families.work.event.model import Event
-from crewhall.store.events import events_after, pruned_through, wait_for_event
-from crewhall.store.transaction import Row, Store, Tx
+from crewhall.store.events import events_after, events_kept_after, newest_event, newest_seen, wait_for_event
+from crewhall.store.transaction import Row, Tx
 
 log = logging.getLogger(__name__)
 KEPT = 4096  # events in memory
@@ -65,7 +65,7 @@ class Feed:
 
     async def _begin(self) -> None:
         self.position = self._kept_after = await self._dispatcher.thread(
-            lambda: newest_event(self._dispatcher.hub.store)
+            lambda: newest_seen(self._dispatcher.hub.store)
         )
         loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._follow, args=(loop, self.position), name="crewhall-feed")
@@ -79,8 +79,8 @@ class Feed:
             try:
                 if not wait_for_event(store, position, WAIT_SECONDS, self._stop):
                     continue
-                with store.read() as tx:
-                    rows = tx.all("events_after", after=position, limit=PAGE, topic=None, subject=None, actor=None)
+                with store.read(of_events=True) as tx:
+                    rows = events_kept_after(tx, position, PAGE)
                     events = _with_owners(tx, [feed_event(row) for row in rows])
             except Exception as error:
                 log.warning("the event log cannot be read", extra={"error": error})
@@ -133,8 +133,8 @@ class Feed:
 
     async def _from_log(self, cursor: int, topic: str | None) -> tuple[str, int]:
         def read() -> tuple[list[Any], int]:
-            with self._dispatcher.hub.store.read() as tx:
-                return events_after(tx, cursor, PAGE, topic=topic), newest_in(tx)
+            with self._dispatcher.hub.store.read(of_events=True) as tx:
+                return events_after(tx, cursor, PAGE, topic=topic), newest_event(tx)
 
         position = self.position
         rows, newest = await self._dispatcher.thread(read)
@@ -156,16 +156,6 @@ class Feed:
         self._dispatcher.hub.store.announce()
         if self._thread is not None:
             self._thread.join(WAIT_SECONDS * 2)
-
-
-def newest_event(store: Store) -> int:
-    """The number of the newest event, though it may be pruned by now."""
-    with store.read() as tx:
-        return newest_in(tx)
-
-
-def newest_in(tx: Tx) -> int:
-    return max(int(tx.value("event_newest")), pruned_through(tx))
 
 
 def feed_event(row: Row) -> FeedEvent:

@@ -19,12 +19,12 @@ from starlette.routing import Route
 
 from crewhall import __version__
 from crewhall.app import Hub
-from crewhall.edges.http.feed import newest_event
 from crewhall.edges.http.guard import credentials
 from crewhall.edges.http.health import WriteProbe
 from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.errors import Failure
 from crewhall.meter import BUCKETS, Tally
+from crewhall.store.events import newest_seen
 
 PATIENCE_SECONDS = 2.0
 TEXT_FORMAT = "text/plain; version=0.0.4; charset=utf-8"
@@ -105,7 +105,7 @@ class SharedQuery(Generic[AnswerT]):
 def newest_number(hub: Hub) -> int | None:
     """The newest event's number, or None when the database cannot be read."""
     try:
-        return newest_event(hub.store)
+        return newest_seen(hub.store)
     except Failure:
         return None
 

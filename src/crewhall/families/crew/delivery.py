@@ -145,7 +145,7 @@ def _note_use(tick: Tick, row: InstanceRow, transcript: Transcript, hooks: HookL
 
 def note_delivery(tx: Tx, instance_id: str, message_id: str, how: DeliveredBy) -> None:
     """The instance has the message."""
-    if tx.run("instance_message_delivered", id=message_id, how=how, now=tx.now):
+    if tx.count("instance_message_delivered", id=message_id, how=how, now=tx.now):
         tx.event("instance.told", instance_id, data=json.dumps({"message_id": message_id, "by": how}))
 
 

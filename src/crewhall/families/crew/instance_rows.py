@@ -73,7 +73,7 @@ def note_stopped(tx: Tx, operation: Change) -> None:
 def disconnect(tx: Tx, row: InstanceRow, how: str, until: int, at: int | None = None) -> None:
     """The instance's process is gone, since `at` or now: its agent is offline, and keeps its tasks until a time."""
     ended_at = tx.now if at is None else min(at, tx.now)
-    if tx.run("instance_ended", id=row["id"], how=how, at=ended_at, now=tx.now):
+    if tx.count("instance_ended", id=row["id"], how=how, at=ended_at, now=tx.now):
         tx.run("agent_disconnected", id=row["agent_id"], until=until, now=tx.now)
         tx.event("instance.ended", row["id"], data=json.dumps({"how": how}))
 

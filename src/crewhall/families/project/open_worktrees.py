@@ -65,7 +65,7 @@ LISTENER = project.state(lambda _: Listener())
 def open_worktree(tx: Tx, node: str, path: str, now: int, workspace_id: str | None = None) -> Row:
     """The row of an open worktree; one that is open already stays as it is."""
     id = new_id("wt")
-    if tx.run("worktree_insert", id=id, node=node, path=path, workspace_id=workspace_id, now=now):
+    if tx.count("worktree_insert", id=id, node=node, path=path, workspace_id=workspace_id, now=now):
         tx.event("worktree.opened", id, after="open")
     row: Row | None = tx.one("worktree_at", node=node, path=path)
     assert row is not None
@@ -74,7 +74,7 @@ def open_worktree(tx: Tx, node: str, path: str, now: int, workspace_id: str | No
 
 def close_worktree(tx: Tx, id: str) -> None:
     """A worktree is open no more."""
-    if tx.run("worktree_delete", id=id):
+    if tx.count("worktree_delete", id=id):
         tx.event("worktree.closed", id, before="open", after="closed")
 
 
@@ -82,7 +82,7 @@ def note_served(
     tx: Tx, id: str, port: int | None, now: int, *, is_served: bool, before: int | None, error: str | None
 ) -> None:
     """The state of a worktree's server, also as an event: one that says so when it has another port than before."""
-    if not tx.run("worktree_served", id=id, port=port, is_served=int(is_served), last_error=error, now=now):
+    if not tx.count("worktree_served", id=id, port=port, is_served=int(is_served), last_error=error, now=now):
         return  # it was closed meanwhile
     state = json.dumps({"mcp": {"server_running": is_served, "port": port, "last_error": error}})
     if not is_served:

@@ -153,7 +153,7 @@ def note_pull(tx: Tx, operation: Change) -> None:
     if child is None:
         return
     outcome = "approved" if data["by"] == child else "withdrawn"
-    is_open = tx.run("review_end", reviewer=child, outcome=outcome, type="spawned_review", now=tx.now)
+    is_open = tx.count("review_end", reviewer=child, outcome=outcome, type="spawned_review", now=tx.now)
     if not is_open or reviewer is None:
         return
     if outcome == "approved":

@@ -168,7 +168,7 @@ def give_back(
     own = {"reviewer": review["child_instance"], "outcome": outcome, "type": "review_lost"}
     if reviewer is not None and _is_answering(tx, reviewer, coder):
         return False
-    if not tx.run("review_end", **own, now=tx.now):
+    if not tx.count("review_end", **own, now=tx.now):
         return False
     facts = json.dumps({"reviewer": name, "round": review["review_iteration"], "outcome": outcome})
     if coder["status"] == "waiting_review":

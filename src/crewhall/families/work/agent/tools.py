@@ -253,7 +253,7 @@ def agent_token_revoke(call: Call, agent_id: AgentId) -> TokensRevoked:
     """Make all tokens of an agent worthless, at once and on every hub."""
     with call.begin() as tx:
         get_locked(tx, "agent", agent_id)
-        revoked = tx.run("tokens_revoke", agent_id=agent_id, now=call.now)
+        revoked = tx.count("tokens_revoke", agent_id=agent_id, now=call.now)
         if revoked:
             tx.run("agent_bridge_forget", id=agent_id)
             tx.event("agent.token_revoked", agent_id)

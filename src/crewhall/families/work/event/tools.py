@@ -11,7 +11,7 @@ from crewhall.errors import InvalidInput
 from crewhall.families.work.event.model import Calls, Cursor, Event, Events, LoggedCall
 from crewhall.families.work.family import work
 from crewhall.families.work.model import PageCursor, Word
-from crewhall.store.events import events_after
+from crewhall.store.events import events_after, newest_event
 
 
 @work.tool(
@@ -29,9 +29,9 @@ def event_list(
     actor: Annotated[Word, Field(description="Events by one agent's id, or operator.")] | None = None,
 ) -> Events:
     """What happened in the hall, oldest first, from a cursor. Each event is numbered once, in commit order."""
-    with call.begin() as tx:
+    with call.look(of_events=True) as tx:
         rows = events_after(tx, after, limit, topic=topic, subject=subject, actor=actor)
-        newest = tx.value("event_newest")
+        newest = newest_event(tx)
         total = tx.value("events_count", after=after, topic=topic, subject=subject, actor=actor)
     events, cut = page([Event.from_row(row) for row in rows], len(rows), 0)
     # When nothing more matches, all up to the newest has been looked at: a follower of a rare topic keeps up too.
@@ -54,7 +54,7 @@ def call_list(
     if not re.fullmatch(r"[0-9]{1,16}", at):
         raise InvalidInput(f"'{at[:50]}' is no cursor", hint="Give next_cursor of the page before, as it is.")
     chosen = {"tool": tool, "actor": actor, "success": None if success is None else int(success)}
-    with call.begin() as tx:
+    with call.look(of_events=True) as tx:
         rows = tx.all("calls", at=int(at), id=call_id, limit=limit + 1, **chosen)
         total = tx.value("calls_count", **chosen)
     calls = take_fitting(LoggedCall(**{**row, "success": bool(row["success"])}) for row in rows[:limit])

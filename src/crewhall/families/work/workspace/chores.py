@@ -56,5 +56,5 @@ def _note_result(tick: Tick, row: WorkspaceRow, changed: Row) -> None:
 def _give_up(tick: Tick, row: WorkspaceRow) -> None:
     with tick.begin() as tx:
         get_locked(tx, "workflow", row["workflow_id"])
-        if tx.run("workspace_give_up", id=row["id"], now=tick.now):
+        if tx.count("workspace_give_up", id=row["id"], now=tick.now):
             tx.event("workspace.updated", row["id"], before="active", after="abandoned")

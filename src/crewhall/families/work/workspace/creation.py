@@ -156,7 +156,7 @@ def _register(call: Call, tx: Tx, row: Mapping[str, Any]) -> tuple[WorkspaceRow,
     Raises Conflict when its path is another's, or not free yet, LimitExceeded when the workflow has too many.
     """
     mine = {**row, "id": new_id("ws")}
-    is_new = bool(tx.run("workspace_insert", **mine, now=call.now))
+    is_new = bool(tx.count("workspace_insert", **mine, now=call.now))
     if is_new:
         _refuse_many(tx, row["workflow_id"])
     if is_new and row["worktree"] == "found":
@@ -236,7 +236,7 @@ def _finish(
 def _note_made(call: Call, tx: Tx, row: WorkspaceRow, added: Added) -> None:
     if not added.was_there:
         tx.run("workspace_branch_set", id=row["id"], has_made_branch=int(added.branch_is_new))
-    if tx.run("workspace_ready", id=row["id"], now=call.now):
+    if tx.count("workspace_ready", id=row["id"], now=call.now):
         _log_created(tx, row)
         if call.settings["workspace.serve"]:
             open_worktree(tx, row["node"], row["path"], call.now, row["id"])

@@ -72,7 +72,7 @@ def note_removed(tx: Tx, row: WorkspaceRow, changed: Row, now: int) -> None:
         tx.run("workspace_problem", id=row["id"], problem=changed["problem"], now=now)
         return
     close_of_workspace(tx, row["id"])
-    if tx.run("workspace_removed", id=row["id"], saved_refs=changed["saved_refs"], now=now):
+    if tx.count("workspace_removed", id=row["id"], saved_refs=changed["saved_refs"], now=now):
         data = json.dumps({"saved_refs": json.loads(changed["saved_refs"])[:5]})
         tx.event("workspace.removed", row["id"], data=data)
 
