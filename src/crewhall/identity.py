@@ -11,14 +11,15 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from crewhall.errors import Unauthorized
 from crewhall.hall_directory import make_home
 from crewhall.outside.processes import ProcessId, lineage
 from crewhall.outside.processes import identify as identify_process
-from crewhall.store.transaction import Look, Row, Store, Tx
+from crewhall.store.transaction import Look, Row, Rows, Store, Tx
 from crewhall.token_file import TOKEN_FILE, read_operator_token
 
 ID_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -49,6 +50,7 @@ class Actor:
     readonly: bool = False
     instance: str | None = None
     tier: int | None = None
+    unproven: "SeenToken | None" = field(default=None, compare=False, repr=False)
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -69,6 +71,50 @@ class Actor:
 
 
 OPERATOR = Actor("operator", "operator")
+
+
+@dataclass(frozen=True)
+class SeenToken:
+    """A token's hash, and the row that it had when it was looked up last.
+
+    An actor that is known by it alone is a guess: the call looks the row up again, in its own first trip.
+    """
+
+    hash: str
+    row: Row
+
+    def refuse_changed(self, rows: Rows) -> None:
+        """Raise Unauthorized for a token that is worthless now, TokenChanged for one that stands for another."""
+        now = next(iter(rows.rows), None)
+        if now is None:
+            raise _unknown_token(("operator", "agent"))
+        if now != self.row:
+            raise TokenChanged
+
+
+class TokenChanged(Exception):
+    """A token stands for another actor than it did: identify the caller again."""
+
+
+class TokenMemory:
+    """The tokens that were looked up, by their hashes: what they stood for then."""
+
+    def __init__(self, most: int = 10_000) -> None:
+        self._rows: dict[str, Row] = {}
+        self._most = most
+
+    def put(self, token_hash: str, row: Row) -> None:
+        if len(self._rows) >= self._most:
+            self._rows.clear()
+        self._rows[token_hash] = row
+
+    def guess(self, token: str) -> Actor | None:
+        """The actor that a bearer token stood for, to be proven by the call."""
+        token_hash = hash_of(token)
+        row = self._rows.get(token_hash)
+        if row is None or row["kind"] not in ("operator", "agent"):
+            return None
+        return replace(_actor_of(row), unproven=SeenToken(token_hash, row))
 
 
 class Sender:
@@ -117,7 +163,7 @@ def hash_of(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
-def identify(look: Look, credentials: Credentials, now: int) -> Actor:
+def identify(look: Look, credentials: Credentials, now: int, memory: TokenMemory | None = None) -> Actor:
     """The actor these credentials stand for. Raises Unauthorized; a wrong token is never taken for none.
 
     The sender has been traced. If it belongs to an instance, no token or cookie makes it another.
@@ -125,7 +171,7 @@ def identify(look: Look, credentials: Credentials, now: int) -> Actor:
     if credentials.sender is not None and credentials.sender.instance is not None:
         return _by_process(look, credentials.sender.instance)
     if credentials.token is not None:
-        return _by_token(look, credentials.token, ("operator", "agent"), now)
+        return _by_token(look, credentials.token, ("operator", "agent"), now, memory)
     if credentials.cookie is not None:
         return _by_token(look, credentials.cookie, ("browser",), now)
     if credentials.is_local:
@@ -146,9 +192,14 @@ def _by_process(look: Look, instance_id: str) -> Actor:
     return _agent_actor(row, "process")
 
 
-def refuse_ended(look: Look, actor: Actor) -> None:
-    """Raise Unauthorized for an instance that the hall has ended since it was identified."""
-    if actor.instance is not None and look.one("instance_token", agent_id=actor.id) is None:
+def guard_against_end(tx: Tx, actor: Actor) -> None:
+    """Let the transaction end with Unauthorized for an instance that the hall has ended since it was identified."""
+    if actor.instance is not None:
+        tx.guard("instance_token", partial(_refuse_ended, actor), agent_id=actor.id)
+
+
+def _refuse_ended(actor: Actor, tokens: Rows) -> None:
+    if not tokens.rows:
         raise Unauthorized(
             f"instance {actor.instance} has ended",
             hint="The operator can restart the instance with `crewhall instance restart`.",
@@ -160,13 +211,33 @@ def _agent_actor(row: Row, proof: str) -> Actor:
     return Actor("agent", row["agent_id"], row["role"], row["type"], proof=proof, **own)
 
 
-def _by_token(look: Look, token: str, kinds: tuple[str, ...], now: int) -> Actor:
+def _by_token(look: Look, token: str, kinds: tuple[str, ...], now: int, memory: TokenMemory | None = None) -> Actor:
     row = look.one("token_find", hash=hash_of(token), now=now)
     if row is None or row["kind"] not in kinds:
         if not token:
             raise Unauthorized("the token is empty", hint="Give one, or leave CREWHALL_TOKEN or the header out.")
-        new = "Open a new link (`crewhall link`)." if "browser" in kinds else "`crewhall agent token` makes a new one."
-        raise Unauthorized("this token is wrong, expired or revoked", hint=new)
+        raise _unknown_token(kinds)
+    if memory is not None:
+        memory.put(hash_of(token), row)
+    return _actor_of(row)
+
+
+def by_hash(look: Look, token_hash: str, now: int, memory: TokenMemory) -> Actor:
+    """The actor that a bearer token with this hash stands for now. Raises Unauthorized."""
+    row = look.one("token_find", hash=token_hash, now=now)
+    if row is None:
+        raise _unknown_token(("operator", "agent"))
+    memory.put(token_hash, row)
+    return _actor_of(row)
+
+
+def _unknown_token(kinds: tuple[str, ...]) -> Unauthorized:
+    new = "Open a new link (`crewhall link`)." if "browser" in kinds else "`crewhall agent token` makes a new one."
+    return Unauthorized("this token is wrong, expired or revoked", hint=new)
+
+
+def _actor_of(row: Row) -> Actor:
+    """The actor that a token's row stands for."""
     if row["kind"] == "agent":
         return _agent_actor(row, "token")
     return Actor("operator", "operator", proof="cookie" if row["kind"] == "browser" else "token")

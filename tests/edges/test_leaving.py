@@ -139,7 +139,7 @@ def test_a_client_that_goes_away_before_its_answer_ends_its_conversation(live: L
         async def say(line: str) -> None:
             raise ConnectionResetError("the client is gone")
 
-        async def who() -> Caller:
+        async def who(_: bool) -> Caller:
             return caller(live.hub.registry, OPERATOR, "", None, edge="test")
 
         dispatcher = Dispatcher(live.hub)

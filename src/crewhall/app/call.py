@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from crewhall.config import Settings
 from crewhall.fair_queue import Party
 from crewhall.idempotency import savepoint
-from crewhall.identity import Actor, refuse_ended
+from crewhall.identity import Actor, guard_against_end
 from crewhall.stop import Stop
-from crewhall.store.transaction import Look, Row, Tx, Work
+from crewhall.store.transaction import Row, Rows, Step, Tx, Work
 from crewhall.tool import State, StateT, Tool
 
 if TYPE_CHECKING:
@@ -64,6 +64,41 @@ class Call:
     in_log: bool = False
     whole: Tx | None = None  # the one transaction of a call that has an idempotency key
     facts: Row = field(default_factory=dict)  # what the call log says of it besides: see `note`
+    _once_proven: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self._unproven = self.actor.unproven
+
+    # The caller may be a guess: its token is looked up with the first statements of the call
+
+    def when_proven(self, act: Callable[[], None]) -> None:
+        """Do this once the caller is known to be who it seems: now, or with the first trip to the database."""
+        if self._unproven is None:
+            act()
+        else:
+            self._once_proven = act
+
+    def prove(self) -> None:
+        """Look the caller's token up, unless that was done. Raises Unauthorized, TokenChanged."""
+        if self._unproven is not None:
+            self._take_proof(self.hub.store.ask([self._proof()])[0])
+
+    def _proof(self) -> Step:
+        assert self._unproven is not None
+        return Step("token_find", {"hash": self._unproven.hash, "now": self.now})
+
+    def _take_proof(self, rows: Rows) -> None:
+        assert self._unproven is not None
+        self._unproven.refuse_changed(rows)
+        self._unproven = None
+        self._once_proven()
+
+    def _guard(self, tx: Tx) -> Tx:
+        """Let nothing be seen or done in a transaction by whoever is not, or no longer, who it seems."""
+        if self._unproven is not None:
+            proof = self._proof()
+            tx.guard(proof.name, self._take_proof, **proof.params)
+        return tx
 
     @property
     def settings(self) -> Settings:
@@ -93,7 +128,7 @@ class Call:
             yield self.whole
             return
         with self.hub.store.read(of_events=of_events) as tx:
-            yield tx
+            yield self._guard(tx)
 
     @contextmanager
     def begin(self, at: int | None = None) -> Iterator[Tx]:
@@ -109,12 +144,12 @@ class Call:
             return
         if not self.tool.changes:
             with self.hub.store.read() as tx:
-                yield tx
+                yield self._guard(tx)
             return
         now = self.now if at is None else at
         work = Work(self.actor.id, self.tool.name, now, self.log_row, self._before_commit)
         with self.hub.store.write(work) as tx:
-            refuse_ended(tx, self.actor)
+            guard_against_end(self._guard(tx), self.actor)
             yield tx
         self.in_log = True
 
@@ -123,14 +158,19 @@ class Call:
         """A short transaction in the middle of a long call, at the time it is then. The call log has the call's end."""
         self.stop.check()
         with self.hub.store.write(Work(self.actor.id, self.tool.name, self.later())) as tx:
-            refuse_ended(tx, self.actor)
+            guard_against_end(self._guard(tx), self.actor)
             yield tx
 
     def one(self, name: str, /, **params: Any) -> Row | None:
         """The row of one query, without a transaction around it."""
         self.stop.check()
-        look: Look = self.whole or self.hub.store
-        return look.one(name, **params)
+        if self.whole is not None:
+            return self.whole.one(name, **params)
+        steps = [Step(name, params)] if self._unproven is None else [self._proof(), Step(name, params)]
+        *proof, found = self.hub.store.ask(steps)
+        if proof:
+            self._take_proof(proof[0])
+        return next(iter(found.rows), None)
 
     def _before_commit(self) -> None:
         self.hub.before_commit()

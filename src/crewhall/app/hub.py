@@ -19,9 +19,9 @@ from crewhall.app.checks import refuse_unallowed, refuse_unstorable, with_acting
 from crewhall.app.chores import Chores
 from crewhall.config import Settings
 from crewhall.declaration import KEY
-from crewhall.errors import Failure
+from crewhall.errors import Failure, Unavailable
 from crewhall.idempotency import run_once
-from crewhall.identity import Actor, Credentials
+from crewhall.identity import Actor, Credentials, TokenChanged, TokenMemory
 from crewhall.journal import Journal
 from crewhall.meter import Meter
 from crewhall.outside.disk import has_entries
@@ -49,6 +49,7 @@ class Hub:
         self.journal = Journal(self.store, self.clock)
         self.meter = Meter(tool.name for tool in registry.tools)
         self.presence = Presence()
+        self.tokens = TokenMemory()
         self._run_directories = str(settings.instances)
         self._states: dict[State[Any], Any] = {}
         self._states_lock = threading.Lock()
@@ -86,7 +87,18 @@ class Hub:
             credentials = replace(credentials, sender=None)  # no instance lives here: a hall that hangs is not asked
         if credentials.needs_no_look:
             return identity.OPERATOR
-        return identity.identify(self.store, credentials, self.clock())
+        return identity.identify(self.store, credentials, self.clock(), self.tokens)
+
+    def guess(self, credentials: Credentials) -> Actor | None:
+        """The actor that the token of these credentials stood for: its call looks whether it still does.
+
+        None where that would save nothing, and where the sender may be an instance, which counts for more than a token.
+        """
+        if self.store.is_local or credentials.token is None or not self.knows_sender(credentials):
+            return None
+        sender = credentials.sender
+        is_nobodys = sender is None or not sender.is_known or sender.instance is None
+        return self.tokens.guess(credentials.token) if is_nobodys else None
 
     def knows_sender(self, credentials: Credentials) -> bool:
         """Whether no process has to be searched for to identify a request: that may take some milliseconds."""
@@ -116,8 +128,23 @@ class Hub:
         tool = tool or self.registry.find(name)
         stop = stop or Stop(self.seconds_for(tool))
         with self.meter.measure(tool.name):
-            call_id = f"{self.id}.{next(self._numbers)}"
-            return self._do(Call(self, tool, actor, edge, stop, progress, self.clock(), call_id, origin), arguments)
+            try:
+                return self._do(self._new_call(tool, actor, edge, stop, progress, origin), arguments)
+            except TokenChanged:  # and so nothing was done
+                actor = self._renewed(actor)
+                return self._do(self._new_call(tool, actor, edge, stop, progress, origin), arguments)
+
+    def _new_call(
+        self, tool: Tool, actor: Actor, edge: str, stop: Stop, progress: Progress | None, origin: Origin
+    ) -> Call:
+        call_id = f"{self.id}.{next(self._numbers)}"
+        return Call(self, tool, actor, edge, stop, progress, self.clock(), call_id, origin)
+
+    def _renewed(self, actor: Actor) -> Actor:
+        """The actor that the token of a wrong guess stands for. Raises Unauthorized."""
+        assert actor.unproven is not None
+        found = identity.by_hash(self.store, actor.unproven.hash, self.clock(), self.tokens)
+        return found.reading_only() if actor.readonly else found
 
     def seconds_for(self, tool: Tool) -> float | None:
         """How long a call of the tool may take; None where it sees to that itself."""
@@ -128,16 +155,24 @@ class Hub:
         tool, actor = call.tool, call.actor
         error: str | None = "INTERNAL"
         try:
+            if tool.pace in ("long", "own"):  # these act outside the database
+                call.prove()
             if tool.notes is not None:
                 tool.notes(call, arguments)
             refuse_unallowed(tool, actor)
             refuse_unstorable(arguments)
             given = with_acting_agent(tool, actor, tool.parse(arguments))
-            self._note_presence(call, given)
+            call.when_proven(lambda: self._note_presence(call, given))
             body = _answer(call, given)
+            call.prove()
             error = None
         except Failure as failure:
             error = failure.code
+            if not isinstance(failure, Unavailable):
+                call.prove()  # whoever has no good token hears no other refusal
+            raise
+        except TokenChanged:
+            call.in_log, error = True, None  # it is made again
             raise
         finally:
             if error is not None or not call.in_log:

@@ -149,8 +149,7 @@ class Tx:
 
         It costs nothing where there is nothing to gain.
         """
-        if self._statements.is_remote:
-            key = _key(name, params)
+        if self._statements.is_remote and (key := _key(name, params)) not in self._early:
             self._early[key] = None
             self.waiting.append(Step(name, params, partial(self._keep_early, key), is_hint=True))
 

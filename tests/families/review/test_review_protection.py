@@ -132,7 +132,7 @@ def test_requests_at_two_hubs_at_once_make_one_review(loop: Loop, make_site: Cal
 
     with ThreadPoolExecutor(2) as threads:
         with loop.site.hub.own_work() as tx:
-            tx.run("hall_lock")
+            tx.one("hall_lock")
             answers = [threads.submit(ask, hub) for hub in hubs]
             await_locked(hubs[0], 2)
         found = sorted(answer.result() for answer in answers)

@@ -24,6 +24,7 @@ BROWSER = (b"origin", b"sec-fetch-site")  # not sec-fetch-mode: Node's fetch sen
 PROXY = (b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"true-client-ip", b"cf-connecting-ip", b"x-original-host")
 NOT_LOCAL = frozenset((*BROWSER, *PROXY))  # headers of who is not a plain process of this machine
 FORWARDED = b"x-forwarded-"  # and those that begin so
+CHALLENGE = {"WWW-Authenticate": 'Bearer realm="crewhall"'}  # goes with 401
 ONCE = ("authorization", "cookie", "origin")
 HOST = re.compile(r"(\[[0-9a-z:.%]+\]|[^\s@/\\?#:\[\]]+)(:\d{0,5})?", re.IGNORECASE)
 
@@ -157,5 +158,5 @@ class Guard:
 
 def refusal(failure: Failure, tool_name: str | None = None) -> JSONResponse:
     """A failure as an HTTP answer."""
-    headers = {"WWW-Authenticate": 'Bearer realm="crewhall"'} if failure.status == 401 else None
+    headers = CHALLENGE if failure.status == 401 else None
     return JSONResponse(failure.body(tool_name), failure.status, headers)

@@ -16,6 +16,7 @@ import anyio
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from crewhall.edges.http.guard import CHALLENGE
 from crewhall.edges.hub.dispatch import CallResult
 
 BEHIND = 256  # events that wait for a slow client
@@ -28,7 +29,8 @@ async def reply(request: Request, coming: Coming) -> Response:
     if request.method == "POST" and _accepts_events(request):
         return event_stream(_events(coming))
     answer = await _while_listening(request, coming())
-    return JSONResponse(answer.body, _status(answer))
+    headers = CHALLENGE if _status(answer) == 401 else None
+    return JSONResponse(answer.body, _status(answer), headers)
 
 
 def _accepts_events(request: Request) -> bool:

@@ -106,7 +106,7 @@ class InPlace:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
-        actor = await actor_of(self._dispatcher, request)
+        actor = await self._dispatcher.caller(credentials(request.scope, self._dispatcher.hub.settings))
         async with self._dispatcher.place(request.headers, actor):
             response = await self._endpoint(request, actor)
             await response(scope, receive, send)

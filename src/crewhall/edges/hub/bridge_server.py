@@ -240,7 +240,7 @@ class BridgeConnection:
         """Tell the bridge that this hub stops."""
         self._writer.write(LEAVING + b"\n")
 
-    async def _caller(self) -> Caller:
+    async def _caller(self, calls_tool: bool) -> Caller:
         """Who speaks through this bridge: the instance that started it, the agent whose token it has, or the operator.
 
         Raises Failure.
@@ -248,7 +248,8 @@ class BridgeConnection:
         hello, hub = self._hello, self._edge.dispatcher.hub
         token = hello.get("token")
         is_local = token is None and hub.settings["auth.local_without_token"]
-        actor = await self._edge.dispatcher.actor(
+        dispatcher = self._edge.dispatcher
+        actor = await (dispatcher.caller if calls_tool else dispatcher.actor)(
             Credentials(token=None if token is None else str(token), is_local=is_local, sender=self._sender)
         )
         variables = hello.get("variables") or {}

@@ -205,6 +205,10 @@ class Dispatcher:
         """Count a stream of this client while it is open. Raises LimitExceeded."""
         return self._streams.hold(party_of(actor, origin))
 
+    async def caller(self, credentials: Credentials) -> Actor:
+        """The actor behind a call of a tool; it may be a guess, which the call proves. Raises Unauthorized."""
+        return self.hub.guess(credentials) or await self.actor(credentials)
+
     async def actor(self, credentials: Credentials) -> Actor:
         """The actor behind a request. Raises Unauthorized."""
         if credentials.needs_no_look or (self.hub.store.is_local and self.hub.knows_sender(credentials)):

@@ -5,13 +5,15 @@ from typing import Any
 
 from mcp.server.context import ServerRequestContext
 from starlette.datastructures import Headers, QueryParams
-from starlette.types import Scope
+from starlette.types import Message, Receive, Scope, Send
 
 from crewhall.app import NOWHERE, Origin
+from crewhall.edges.http.guard import refusal
 from crewhall.errors import InvalidInput
 from crewhall.identity import Actor
 from crewhall.tool import PROFILES, Registry
 
+UNAUTHORIZED = "crewhall.unauthorized"  # in a request's scope: why a guess turned out to be wrong
 WORKTREE = "crewhall.worktree"  # in a request's scope: root and identity of the worktree whose server it came to
 
 
@@ -68,6 +70,36 @@ def families_in(named: str) -> tuple[str, ...]:
 
 def caller_of(ctx: ServerRequestContext[Any]) -> Caller:
     """Who sent this request: a conversation says so itself, an HTTP request carries it."""
+    found = tool_caller_of(ctx)
+    assert found.actor.unproven is None, "a guess calls tools, and nothing else"
+    return found
+
+
+def tool_caller_of(ctx: ServerRequestContext[Any]) -> Caller:
+    """Who sent this call of a tool; it may be a guess, which the call proves."""
     assert ctx.request is not None
     found: Caller = ctx.request if isinstance(ctx.request, Caller) else ctx.request.scope["crewhall"]
     return found
+
+
+class HeldStart:
+    """A way to send an HTTP response whose beginning waits for its first bytes: a wrong guess is answered with 401."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._scope, self._receive, self._send = scope, receive, send
+        self._start: Message | None = None
+        self._is_over = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._start = message
+            return
+        refused = self._scope.get(UNAUTHORIZED)
+        if self._start is not None and refused is not None:
+            self._is_over = True
+            await refusal(refused)(self._scope, self._receive, self._send)
+        elif self._start is not None:
+            await self._send(self._start)
+        self._start = None
+        if not self._is_over:
+            await self._send(message)

@@ -31,18 +31,18 @@ async def read_body(scope: Scope, receive: Receive) -> tuple[bytes, Receive]:
     return body, receive_again
 
 
-def refuse_envelope(body: bytes) -> JSONResponse | None:
-    """The answer to a body that is JSON and no message; None for a message, and for what is no JSON."""
+def read_envelope(body: bytes) -> tuple[str | None, JSONResponse | None]:
+    """The method of a message, and the answer to a body that is JSON and no message; neither for what is no JSON."""
     try:
         message = json.loads(body)
     except (ValueError, RecursionError):
-        return None
+        return None, None
     problem = _problem_of(message)
     if problem is None:
-        return None
+        return message.get("method"), None
     name = message.get("id") if isinstance(message, dict) else None
     error = {"code": INVALID_REQUEST, "message": f"{problem}. Send one JSON-RPC 2.0 message by each POST."}
-    return JSONResponse({"jsonrpc": "2.0", "id": name if is_id(name) else None, "error": error}, 400)
+    return None, JSONResponse({"jsonrpc": "2.0", "id": name if is_id(name) else None, "error": error}, 400)
 
 
 def _problem_of(message: Any) -> str | None:

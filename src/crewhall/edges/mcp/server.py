@@ -26,17 +26,18 @@ from mcp_types import (
 )
 from mcp_types import Tool as McpTool
 from starlette.datastructures import Headers
+from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from crewhall import __version__
 from crewhall.edges.bridge.jsonrpc import tool_result
 from crewhall.edges.http.guard import WrongMethod, credentials, refusal
 from crewhall.edges.hub.dispatch import Dispatcher
-from crewhall.edges.mcp.caller import Caller, caller_by, caller_of
-from crewhall.edges.mcp.envelope import read_body, refuse_envelope
+from crewhall.edges.mcp.caller import UNAUTHORIZED, Caller, HeldStart, caller_by, caller_of, tool_caller_of
+from crewhall.edges.mcp.envelope import read_body, read_envelope
 from crewhall.edges.mcp.resources import Offers
 from crewhall.edges.mcp.subscriptions import Listening
-from crewhall.errors import NotFound
+from crewhall.errors import NotFound, Unauthorized
 from crewhall.tool import Registry, Tool
 
 INSTRUCTIONS = """\
@@ -132,20 +133,27 @@ class McpEdge:
         return self._alone.get(families[0], self) if len(families) == 1 else self
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["crewhall"] = who = await self.caller(scope)
+        who = await self.caller(scope, guess=scope["method"] == "POST")
         if scope["method"] != "POST":
             # The SDK would hold a 2025-era GET open for ever, saying nothing, and a stopping hub would wait for it.
             await _only_post(scope, receive, send)
             return
         async with self.dispatcher.place(Headers(scope=scope), who.actor, who.origin):
             body, receive = await read_body(scope, receive)
-            refused = refuse_envelope(body)
+            method, refused = read_envelope(body)
+            if who.actor.unproven is not None and method != "tools/call":
+                who = await self.caller(scope)
+            scope["crewhall"] = who
             answer = refused or self.seen_by(who.families).manager.handle_request
-            await answer(scope, receive, send)
+            await answer(scope, receive, HeldStart(scope, receive, send) if who.actor.unproven else send)
 
-    async def caller(self, scope: Scope, edge: str = "mcp") -> Caller:
-        """Who sent an HTTP request, and what it wants to see. Raises Unauthorized, InvalidInput."""
-        actor = await self.dispatcher.actor(credentials(scope, self.dispatcher.hub.settings))
+    async def caller(self, scope: Scope, edge: str = "mcp", *, guess: bool = False) -> Caller:
+        """Who sent an HTTP request, and what it wants to see. Raises Unauthorized, InvalidInput.
+
+        It may be a guess, which only calls tools.
+        """
+        given = credentials(scope, self.dispatcher.hub.settings)
+        actor = await (self.dispatcher.caller(given) if guess else self.dispatcher.actor(given))
         return caller_by(self.registry, actor, scope, edge)
 
     async def _list(self, ctx: ServerRequestContext[Any], _: PaginatedRequestParams | None) -> ListToolsResult:
@@ -158,11 +166,13 @@ class McpEdge:
             tool = self.registry.find(params.name)
         except NotFound as unknown:
             raise MCPError(code=INVALID_PARAMS, message=f"{unknown.message}. {unknown.hint}") from None
-        who = caller_of(ctx)
+        who = tool_caller_of(ctx)
         report = ctx.session.report_progress
         answer = await self.dispatcher.answer(
             params.name, params.arguments or {}, who.actor, who.edge, report, origin=who.origin, tool=tool
         )
+        if isinstance(answer.failure, Unauthorized) and isinstance(ctx.request, Request):
+            ctx.request.scope[UNAUTHORIZED] = answer.failure
         return tool_result(answer.body, is_error=answer.failure is not None)
 
 

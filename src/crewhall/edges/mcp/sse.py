@@ -114,7 +114,7 @@ class Stream:
         self._running = asyncio.create_task(self.talk.run())
         self._running.add_done_callback(lambda _: self.stop())
 
-    async def _who(self) -> Caller:
+    async def _who(self, _: bool) -> Caller:
         return self.caller
 
     async def _say(self, line: str) -> None:

@@ -37,6 +37,7 @@ class AgentLocked(AgentPresence):
     """The columns of an agent that change, locked until commit."""
 
     name: str
+    capabilities: str
     current_task_id: str | None
     lease_until: int | None
     has_left: int

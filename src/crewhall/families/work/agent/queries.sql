@@ -6,7 +6,7 @@ SELECT id, name, runtime, role, type, status, capabilities, workspace_path, curr
 
 -- name: agent_lock
 -- An agent's changing parts, held until commit.
-SELECT id, name, status, current_task_id, last_heartbeat_at, lease_until, has_left
+SELECT id, name, status, capabilities, current_task_id, last_heartbeat_at, lease_until, has_left
   FROM agent WHERE id = :id {for_update};
 
 -- name: agent_insert

@@ -1,6 +1,6 @@
--- name: checkpoint_number
--- The number of a task's next checkpoint.
-UPDATE task SET checkpoint_count = checkpoint_count + 1, updated_at = :now WHERE id = :id RETURNING checkpoint_count;
+-- name: checkpoint_count
+-- A task has so many checkpoints.
+UPDATE task SET checkpoint_count = :sequence, updated_at = :now WHERE id = :id;
 
 -- name: checkpoint_insert
 -- A checkpoint.

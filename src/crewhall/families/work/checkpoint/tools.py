@@ -32,7 +32,7 @@ def checkpoint_add(
         _, task = task_to_write(call, tx, task_id, claim_epoch, notes_only=True)
         made, sequence = add_checkpoint(
             tx,
-            task_id,
+            task,
             type,
             summary,
             call.now,

@@ -12,11 +12,12 @@ changes a task holds its workflow's row, then the agent's: always in that order,
 
 import json
 import logging
+from dataclasses import dataclass
 from typing import Literal
 
 from crewhall.app import Call
 from crewhall.config import Settings
-from crewhall.families.work.agent.model import AgentLocked, AgentPresence, AgentRow
+from crewhall.families.work.agent.model import AgentLocked, AgentPresence
 from crewhall.families.work.checkpoint.record import add_checkpoint
 from crewhall.families.work.claim.model import ClaimRow
 from crewhall.families.work.claim.rules import refuse_incapable, stale_claim
@@ -26,7 +27,7 @@ from crewhall.families.work.task.pages import count_step
 from crewhall.families.work.task.rules import UNDER_WAY
 from crewhall.families.work.workflow.model import WorkflowLocked, WorkflowState
 from crewhall.families.work.workflow.rules import is_halted, refuse_not_running
-from crewhall.store.transaction import Tx
+from crewhall.store.transaction import Row, Tx
 
 PutBackReason = Literal["released", "expired"]
 log = logging.getLogger(__name__)
@@ -49,12 +50,17 @@ def lease_from(call: Call, agent: AgentPresence) -> int:
 
 def locked_task(tx: Tx, task_id: str) -> tuple[WorkflowLocked, TaskRow]:
     """The workflow, locked, and the task: nothing about it changes until commit. Raises NotFound."""
-    where = tx.one("task_workflow", id=task_id)
-    if where is None:
+    hint_task(tx, task_id)
+    workflow: WorkflowLocked | None = tx.one("workflow_lock_of_task", task_id=task_id)
+    if workflow is None:
         raise no_such("task", task_id)
-    workflow: WorkflowLocked | None = tx.one("workflow_lock", id=where["workflow_id"])
-    assert workflow is not None
     return workflow, get(tx, "task", task_id)  # it may be gone by now
+
+
+def hint_task(tx: Tx, task_id: str) -> None:
+    """Let a task and the lock on its workflow travel together."""
+    tx.ahead("workflow_lock_of_task", task_id=task_id)
+    tx.ahead("task_get", id=task_id)
 
 
 def task_to_write(
@@ -130,14 +136,14 @@ def _renew(call: Call, tx: Tx, task: TaskRow, claim: ClaimRow) -> None:
     )
 
 
-def take(call: Call, tx: Tx, workflow: WorkflowLocked, task: TaskRow, agent_id: str) -> tuple[int, int]:
+def take(call: Call, tx: Tx, workflow: WorkflowLocked, task: TaskRow, agent: AgentLocked) -> tuple[int, int]:
     """A task that no one holds is the agent's; the epoch and the lease. The first claim sets a ready workflow going."""
-    epoch = task["claim_epoch"] + 1
+    epoch, agent_id = task["claim_epoch"] + 1, agent["id"]
     tx.run("task_hold", id=task["id"], agent_id=agent_id, epoch=epoch, status=task["status"], now=call.now)
     tx.run("claim_insert", task_id=task["id"], epoch=epoch, agent_id=agent_id, now=call.now)
     tx.event("task.claimed", task["id"], data=_holder_data(agent_id, epoch))
     mark_in_progress(call, tx, workflow)
-    return epoch, set_busy(call, tx, agent_id, task["id"])
+    return epoch, keep_busy(call, tx, agent, task["id"])
 
 
 def mark_in_progress(call: Call, tx: Tx, workflow: WorkflowState) -> None:
@@ -151,11 +157,15 @@ def mark_in_progress(call: Call, tx: Tx, workflow: WorkflowState) -> None:
 
 def set_busy(call: Call, tx: Tx, agent_id: str, task_id: str) -> int:
     """The agent is at this task, and its lease is as long as it may be: its end."""
-    agent = get_locked(tx, "agent", agent_id)
+    return keep_busy(call, tx, get_locked(tx, "agent", agent_id), task_id)
+
+
+def keep_busy(call: Call, tx: Tx, agent: AgentLocked, task_id: str) -> int:
+    """The same for one that is locked."""
     until = lease_from(call, agent)
-    tx.run("agent_busy", id=agent_id, task=task_id, until=until, now=call.now)
+    tx.run("agent_busy", id=agent["id"], task=task_id, until=until, now=call.now)
     if agent["status"] != "busy":
-        tx.event("agent.updated", agent_id, before=agent["status"], after="busy")
+        tx.event("agent.updated", agent["id"], before=agent["status"], after="busy")
     return until
 
 
@@ -175,9 +185,35 @@ def end_claim(tx: Tx, task: TaskRow, how: str, now: int) -> None:
 def settle_agent(tx: Tx, agent_id: str, now: int) -> None:
     """An agent that holds nothing more is online again; one that does turns to what it holds."""
     agent: AgentLocked | None = tx.one("agent_lock", id=agent_id)
-    if agent is None:
-        return
-    held = tx.one("task_held", agent_id=agent_id, current=agent["current_task_id"])
+    if agent is not None:
+        turn(tx, Holder(agent, tx.one("task_held", agent_id=agent_id, current=agent["current_task_id"])), now)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """An agent, locked, and what it holds; `held` is what it turns to."""
+
+    agent: AgentLocked
+    held: Row | None
+
+
+def hint_holder(tx: Tx, agent_id: str, task_id: str) -> None:
+    """Let the holder of a task travel with what is asked before; a task's lock has to be."""
+    tx.ahead("agent_lock", id=agent_id)
+    tx.ahead("task_held_beside", agent_id=agent_id, task_id=task_id)
+
+
+def holder_beside(tx: Tx, agent_id: str, task_id: str) -> Holder | None:
+    """An agent, locked, and what it holds beside a task; None for one that is not there."""
+    hint_holder(tx, agent_id, task_id)
+    agent: AgentLocked | None = tx.one("agent_lock", id=agent_id)
+    held = tx.one("task_held_beside", agent_id=agent_id, task_id=task_id)
+    return None if agent is None else Holder(agent, held)
+
+
+def turn(tx: Tx, holder: Holder, now: int) -> None:
+    """An agent turns to what it holds; one that holds nothing more is online again."""
+    agent, held, agent_id = holder.agent, holder.held, holder.agent["id"]
     status = "online" if agent["status"] == "busy" and held is None else agent["status"]
     tx.run("agent_turn", id=agent_id, status=status, task=None if held is None else held["id"], now=now)
     if status != agent["status"]:
@@ -196,7 +232,7 @@ def put_back(tx: Tx, task: TaskRow, how: PutBackReason, now: int, *, reason: str
     tx.event(f"task.{how}", task["id"], before=task["status"], after=after, data=who)
     if reason is not None:
         detail = {"agent_id": task["claimed_by"], "epoch": task["claim_epoch"], "status": task["status"]}
-        add_checkpoint(tx, task["id"], "recovery", reason, now, detail=json.dumps(detail))
+        add_checkpoint(tx, task, "recovery", reason, now, detail=json.dumps(detail))
 
 
 def put_all_back(tx: Tx, agent_id: str, how: PutBackReason, now: int, reason: str) -> AgentLocked:
@@ -228,7 +264,7 @@ def writer(call: Call, task: TaskRow) -> str | None:
     return call.actor.id if call.actor.kind == "agent" else task["claimed_by"]
 
 
-def refuse_incapable_agent(tx: Tx, task: TaskRow, agent: AgentRow) -> None:
+def refuse_incapable_agent(tx: Tx, task: TaskRow, agent: AgentLocked) -> None:
     needed = [row["capability"] for row in tx.all("capabilities", ids=json.dumps([task["id"]]))]
     good_at = json.loads(agent["capabilities"]) if needed else []
     refuse_incapable(task, [word for word in needed if word not in good_at], agent["id"])

@@ -26,7 +26,7 @@ def refuse_past_parallelism(call: Call, tx: Tx, workflow: WorkflowLocked, task: 
     """
     if is_running(task):
         return
-    running: int = tx.value("tasks_running_count", workflow_id=workflow["id"])
+    running: int = tx.value("tasks_running_beside", id=task["id"])
     if running >= workflow["max_parallel_tasks"] and is_enforced(call, tx):
         own = tx.one("task_held_in", workflow_id=workflow["id"], agent_id=agent_id)
         raise full_workflow(workflow, running, None if own is None else own["id"])

@@ -3,6 +3,19 @@
 SELECT id FROM task WHERE claimed_by = :agent_id
  ORDER BY CASE WHEN id = CAST(:current AS text) THEN 0 ELSE 1 END, claimed_at, id LIMIT 1;
 
+-- name: task_held_beside
+-- A task that an agent holds beside another one: the one it is at, if it holds that.
+SELECT id FROM task WHERE claimed_by = :agent_id AND id <> :task_id
+ ORDER BY CASE WHEN id = (SELECT current_task_id FROM agent WHERE agent.id = :agent_id) THEN 0 ELSE 1 END,
+          claimed_at, id LIMIT 1;
+
+-- name: tasks_running_beside
+-- How many tasks of a task's workflow are held or under way.
+SELECT count(*) AS total
+  FROM task
+ WHERE workflow_id = (SELECT own.workflow_id FROM task AS own WHERE own.id = :id)
+   AND (claimed_by IS NOT NULL OR status IN ('planning', 'in_progress'));
+
 -- name: task_held_in
 -- A task of a workflow that an agent holds, the one that it has held the longest.
 SELECT id FROM task WHERE workflow_id = :workflow_id AND claimed_by = :agent_id ORDER BY claimed_at, id LIMIT 1;

@@ -1,5 +1,6 @@
 """Claims: take a task, give it back (seed 003)."""
 
+import json
 from typing import Annotated
 
 from pydantic import Field
@@ -7,18 +8,21 @@ from pydantic import Field
 from crewhall.app import Call
 from crewhall.errors import InvalidState
 from crewhall.families.work.claim.leases import (
+    hint_holder,
+    hint_task,
+    holder_beside,
+    keep_busy,
     locked_task,
     put_back,
     refuse_incapable_agent,
-    set_busy,
-    settle_agent,
     take,
+    turn,
 )
 from crewhall.families.work.claim.model import Claim, Epoch
 from crewhall.families.work.claim.parallelism import refuse_past_parallelism
 from crewhall.families.work.claim.rules import refuse_unclaimable, stale_claim
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import get
+from crewhall.families.work.lookup import get_locked, no_such
 from crewhall.families.work.model import Done, Me, Short, TaskId
 from crewhall.families.work.task.model import TaskRow
 from crewhall.families.work.task.pages import blocker_names
@@ -37,18 +41,22 @@ def task_claim(call: Call, task_id: TaskId, agent_id: Me) -> Claim:
     it, you get a git worktree of your own for the task.
     """
     with call.begin() as tx:
+        hint_task(tx, task_id)
+        tx.ahead("agent_lock", id=agent_id)
+        tx.ahead("capabilities", ids=json.dumps([task_id]))
+        tx.ahead("tasks_running_beside", id=task_id)
         workflow, task = locked_task(tx, task_id)
-        agent = get(tx, "agent", agent_id)
+        agent = get_locked(tx, "agent", agent_id)
         if task["claimed_by"] not in (None, agent_id):
             return _claim(task["claimed_by"], None, None)
         if task["claimed_by"] == agent_id:
-            epoch, until = task["claim_epoch"], set_busy(call, tx, agent_id, task_id)
+            epoch, until = task["claim_epoch"], keep_busy(call, tx, agent, task_id)
         else:
             refuse_unclaimable(task, blocker_names(tx, task))
             refuse_not_running(workflow, "claimed")
             refuse_incapable_agent(tx, task, agent)
             refuse_past_parallelism(call, tx, workflow, task, agent_id)
-            epoch, until = take(call, tx, workflow, task, agent_id)
+            epoch, until = take(call, tx, workflow, task, agent)
     place, problem = workspace_for(call, workflow, task)
     return _claim(None, epoch, until, place, problem)
 
@@ -80,15 +88,19 @@ def task_release(
 ) -> Done:
     """Give a task back that you hold: it is pending again, and what you noted stays. Nothing happens twice."""
     with call.begin() as tx:
+        hint_task(tx, task_id)
+        hint_holder(tx, agent_id, task_id)
         _, task = locked_task(tx, task_id)
-        get(tx, "agent", agent_id)
+        holder = holder_beside(tx, agent_id, task_id)
+        if holder is None:
+            raise no_such("agent", agent_id)
         if task["claimed_by"] != agent_id:
             _refuse_stranger(tx, task, agent_id)
             return Done(success=True)
         if claim_epoch is not None and claim_epoch != task["claim_epoch"]:
             raise stale_claim(task)
         put_back(tx, task, "released", call.now, reason=reason)
-        settle_agent(tx, agent_id, call.now)
+        turn(tx, holder, call.now)
     return Done(success=True)
 
 

@@ -25,6 +25,15 @@ def refuse_unknown(tx: Tx, agent_id: str) -> None:
         raise NotFound(f"there is no agent '{agent_id}'", hint="agent_list shows the agents; operator is the person.")
 
 
+def hint_known(tx: Tx, agent_id: str) -> None:
+    if agent_id != OPERATOR_INBOX:
+        tx.ahead("agent_get", id=agent_id)
+
+
+def hint_hold(tx: Tx, agents: Iterable[str], each: int = 0) -> None:
+    tx.ahead("inboxes_take", agents=json.dumps(sorted(set(agents))), places=each)
+
+
 def hold(tx: Tx, agents: Iterable[str], each: int = 0) -> Places:
     """Hold inboxes until commit; of each, so many places that are free."""
     rows = tx.all("inboxes_take", agents=json.dumps(sorted(set(agents))), places=each)

@@ -84,6 +84,7 @@ def message_send(
     """
     letter = _letter(call, sender_id, message_type, body, subject, priority, workflow_id, expires_in)
     with call.begin() as tx:
+        _hint_sending(tx, sender_id, recipient_id, workflow_id, task_id, reply_to_id)
         for one in (sender_id, recipient_id):
             inbox.refuse_unknown(tx, one)
         _refuse_unknown_work(tx, workflow_id, task_id)
@@ -109,6 +110,18 @@ def _letter(
     about = {"subject": subject, "priority": priority, "workflow": workflow, "task": None, "expires_at": expires_at}
     begins = {"thread": new_id("th"), "turn": 1, "reply_to": None}
     return {"sender": sender, "type": kind, "now": call.now, **body_text(body), **about, **begins}
+
+
+def _hint_sending(
+    tx: Tx, sender: str, recipient: str, workflow_id: str | None, task_id: str | None, reply_to_id: str | None
+) -> None:
+    """Let all that a message is checked against travel together, with the place that it gets."""
+    for agent in (sender, recipient):
+        inbox.hint_known(tx, agent)
+    for query, one in (("workflow_state", workflow_id), ("task_workflow", task_id), ("message_answered", reply_to_id)):
+        if one is not None:
+            tx.ahead(query, id=one)
+    inbox.hint_hold(tx, [recipient], each=1)
 
 
 def _refuse_unknown_work(tx: Tx, workflow_id: str | None, task_id: str | None) -> None:

@@ -172,9 +172,12 @@ UPDATE task SET waits_for = waits_for - 1
  WHERE waits_for > 0 AND id IN (SELECT task_id FROM task_dependency WHERE depends_on_id = :id);
 
 -- name: gate_open
--- All below a sequence is finished: tasks up to it that depend on nothing wait no more.
+-- When a sequence and all below it is finished, tasks up to the next open one that depend on nothing wait no more.
 UPDATE task SET waits_for = 0
- WHERE workflow_id = :workflow_id AND waits_for > 0 AND dependency_count = 0 AND sequence <= :sequence;
+ WHERE workflow_id = :workflow_id AND waits_for > 0 AND dependency_count = 0
+   AND sequence <= (SELECT min(open.sequence) FROM task AS open
+                     WHERE open.workflow_id = :workflow_id AND open.status NOT IN ('completed', 'skipped')
+                    HAVING min(open.sequence) > :sequence);
 
 -- name: task_plan_set
 -- A task's plan, and its context.

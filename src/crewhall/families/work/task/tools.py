@@ -5,7 +5,7 @@ Tasks: take one, plan it, do it, and say how it ended (seed 003, task management
 """
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import Field
 
@@ -15,18 +15,23 @@ from crewhall.errors import InvalidState, InvalidTransition
 from crewhall.families.work.checkpoint.model import Checkpoint
 from crewhall.families.work.checkpoint.record import add_checkpoint
 from crewhall.families.work.claim.leases import (
+    Holder,
     end_claim,
+    hint_holder,
+    hint_task,
+    holder_beside,
     mark_in_progress,
     refuse_incapable_agent,
     settle_agent,
     take,
     task_to_write,
+    turn,
     writer,
 )
 from crewhall.families.work.claim.model import Epoch
 from crewhall.families.work.claim.parallelism import is_enforced, refuse_past_parallelism
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import get
+from crewhall.families.work.lookup import get, get_locked
 from crewhall.families.work.model import AgentId, Cargo, Done, Me, PageCursor, Path, Short, TaskId, Text, WorkflowId
 from crewhall.families.work.repository.tools import site_of
 from crewhall.families.work.task.model import (
@@ -153,6 +158,9 @@ def task_update_status(
     """
     detail = None if outcome_detail is None else json_text("outcome_detail", outcome_detail)
     with call.begin() as tx:
+        hint_task(tx, id)
+        if call.actor.kind == "agent":
+            hint_holder(tx, call.actor.id, id)
         workflow, task = task_to_write(call, tx, id, claim_epoch)
         refuse_task_step(task, status, outcome, error, blocker_names(tx, task))
         if workflow["status"] == "abandoned":
@@ -163,6 +171,7 @@ def task_update_status(
             mark_in_progress(call, tx, workflow)
         if status in RUNNING:
             refuse_past_parallelism(call, tx, workflow, task, call.actor.id)
+        holder = None if task["claimed_by"] is None else holder_beside(tx, task["claimed_by"], id)
         if is_taken:
             task = _take_for_writer(call, tx, workflow, task)
         result = {"outcome": outcome, "outcome_detail": detail, "error": error}
@@ -170,18 +179,20 @@ def task_update_status(
         tx.run("task_status_set", id=id, status=status, now=call.now, **result)
         tx.event("task.updated", id, before=task["status"], after=status)
         if status in (*FINISHED, "failed"):
-            _end(call, tx, workflow, task, status)
+            _end(call, tx, workflow, task, status, holder)
     return Done(success=True)
 
 
 def _take_for_writer(call: Call, tx: Tx, workflow: WorkflowLocked, task: TaskRow) -> TaskRow:
     """Claim a task for the agent that writes to it; the row. Without a claim two agents could work on it."""
-    refuse_incapable_agent(tx, task, get(tx, "agent", call.actor.id))
-    take(call, tx, {**workflow, "status": "in_progress"}, task, call.actor.id)
-    return get(tx, "task", task["id"])
+    agent = get_locked(tx, "agent", call.actor.id)
+    refuse_incapable_agent(tx, task, agent)
+    epoch, until = take(call, tx, {**workflow, "status": "in_progress"}, task, agent)
+    held = {"claimed_by": agent["id"], "claim_epoch": epoch, "claimed_at": call.now, "lease_expires_at": until}
+    return cast("TaskRow", {**task, **held})
 
 
-def _end(call: Call, tx: Tx, workflow: WorkflowLocked, task: TaskRow, status: str) -> None:
+def _end(call: Call, tx: Tx, workflow: WorkflowLocked, task: TaskRow, status: str, holder: Holder | None) -> None:
     """A task is over, for now or for good: nobody holds it, and others that waited for it may begin."""
     if status in FINISHED:
         _release_dependents(tx, task)
@@ -191,15 +202,16 @@ def _end(call: Call, tx: Tx, workflow: WorkflowLocked, task: TaskRow, status: st
         recompute_standings(tx, workflow["id"])
     if task["claimed_by"] is not None:
         end_claim(tx, task, status, call.now)
-        settle_agent(tx, task["claimed_by"], call.now)
+        if holder is None:
+            settle_agent(tx, task["claimed_by"], call.now)
+        else:
+            turn(tx, holder, call.now)
 
 
 def _release_dependents(tx: Tx, task: TaskRow) -> None:
     """Free the tasks that waited for this one: by name, or because every lower sequence is finished."""
     tx.run("dependents_release", id=task["id"])
-    lowest = tx.value("sequence_open", workflow_id=task["workflow_id"])
-    if lowest is not None and lowest > task["sequence"]:
-        tx.run("gate_open", workflow_id=task["workflow_id"], sequence=lowest)
+    tx.run("gate_open", workflow_id=task["workflow_id"], sequence=task["sequence"])
 
 
 @work.tool("task_replan", changes=True, creates=True, profiles=("coordinator", "standard"))
@@ -220,7 +232,7 @@ def task_replan(
             )
         before = {"plan": json.loads(task["plan"] or "null"), "error": task["error"], "status": task["status"]}
         detail = json.dumps(before, ensure_ascii=False)
-        made, _ = add_checkpoint(tx, id, "replan", reason, call.now, detail=detail, agent_id=writer(call, task))
+        made, _ = add_checkpoint(tx, task, "replan", reason, call.now, detail=detail, agent_id=writer(call, task))
         count_step(tx, task, "pending")
         tx.run("task_replan_set", id=id, plan=text, now=call.now)
         tx.event("task.replanned", id, before=task["status"], after="pending")

@@ -18,6 +18,12 @@ SELECT id, status, status_reason, halted_by, CASE WHEN plan IS NULL THEN 0 ELSE 
        task_count, finished_count, completed_count, started_at, repository_path, auto_create_workspaces
   FROM workflow WHERE id = :id {for_update};
 
+-- name: workflow_lock_of_task
+-- The same of the workflow that a task belongs to.
+SELECT id, status, status_reason, halted_by, CASE WHEN plan IS NULL THEN 0 ELSE 1 END AS has_plan, max_parallel_tasks,
+       task_count, finished_count, completed_count, started_at, repository_path, auto_create_workspaces
+  FROM workflow WHERE id = (SELECT workflow_id FROM task WHERE task.id = :task_id) {for_update};
+
 -- name: workflow_state
 -- A workflow's changing parts, to read.
 SELECT id, status, max_parallel_tasks, task_count, finished_count, completed_count, started_at, repository_path,

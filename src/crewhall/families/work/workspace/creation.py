@@ -278,6 +278,8 @@ def workspace_for(call: Call, workflow: WorkflowState, task: TaskRow) -> tuple[T
 
 
 def _find_or_create(call: Call, workflow: WorkflowState, task: TaskRow) -> TaskWorkspace | None:
+    if not workflow["auto_create_workspaces"] and task["workspace_id"] is None:
+        return None
     with call.look() as tx:
         row = None if task["workspace_id"] is None else tx.one("workspace_get", id=task["workspace_id"])
         before = sorted(one["branch"] for one in tx.all("branches_before", id=task["id"]))
