@@ -8,7 +8,6 @@ and what is counted is what is stored. Counting reads a few rows, however many m
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import count
 
 from crewhall.errors import NotFound
 from crewhall.families.work.message.model import OPERATOR_INBOX, URGENCY
@@ -30,14 +29,15 @@ def hint_known(tx: Tx, agent_id: str) -> None:
         tx.ahead("agent_get", id=agent_id)
 
 
-def hint_hold(tx: Tx, agents: Iterable[str], each: int = 0) -> None:
-    tx.ahead("inboxes_take", agents=json.dumps(sorted(set(agents))), places=each)
-
-
 def hold(tx: Tx, agents: Iterable[str], each: int = 0) -> Places:
-    """Hold inboxes until commit; of each, so many places that are free."""
-    rows = tx.all("inboxes_take", agents=json.dumps(sorted(set(agents))), places=each)
-    return {row["agent_id"]: count(row["last_place"] - each + 1) for row in rows}
+    """Hold inboxes until commit, and take so many new places in each.
+
+    A place is told as how far it is behind the inbox's last one, so nobody waits to hear which that is: what is put
+    into an inbox travels with the commit, and no hub that stands still holds an inbox.
+    """
+    held = sorted(set(agents))
+    tx.run("inboxes_take", agents=json.dumps(held), places=each)
+    return {agent_id: iter(range(each - 1, -1, -1)) for agent_id in held}
 
 
 def put(tx: Tx, letter: Row, recipients: Sequence[str], places: Places) -> list[str]:
@@ -46,7 +46,7 @@ def put(tx: Tx, letter: Row, recipients: Sequence[str], places: Places) -> list[
     letter = letter | {"urgency": URGENCY[letter["priority"]], "text": ids[0]}
     tx.run("message_text_put", **{name: letter[name] for name in ("text", "form", "body")})
     rows = [
-        letter | {"id": one, "recipient": recipient, "place": next(places[recipient])}
+        letter | {"id": one, "recipient": recipient, "behind": next(places[recipient])}
         for one, recipient in zip(ids, recipients, strict=True)
     ]
     tx.many("message_insert", rows)

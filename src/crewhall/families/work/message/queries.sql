@@ -17,8 +17,7 @@ SELECT id
 -- Hold inboxes until commit, always in the order of their names, and give each so many new places.
 INSERT INTO inbox (agent_id, last_place, is_waiting)
 SELECT value, CAST(:places AS bigint), 1 FROM {each:agents} AS taken WHERE true ORDER BY value
-    ON CONFLICT (agent_id) DO UPDATE SET last_place = inbox.last_place + excluded.last_place, is_waiting = 1
-RETURNING agent_id, last_place;
+    ON CONFLICT (agent_id) DO UPDATE SET last_place = inbox.last_place + excluded.last_place, is_waiting = 1;
 
 -- name: inbox_tally_add
 -- Count messages of one status and priority, or count them off.
@@ -41,10 +40,10 @@ SELECT priority, count(*) AS messages
 INSERT INTO message_text (id, form, body) VALUES (:text, :form, :body);
 
 -- name: message_insert
--- A message at its place in the recipient's inbox and at its turn in the thread.
+-- A message at its turn in the thread, and in the recipient's inbox so many places behind the last one taken.
 INSERT INTO message (id, sender_id, recipient_id, place, thread_id, turn, reply_to_id, message_type, priority, urgency,
                      subject, text_id, workflow_id, task_id, status, expires_at, created_at)
-VALUES (:id, :sender, :recipient, :place, :thread, :turn, :reply_to, :type, :priority, :urgency,
+VALUES (:id, :sender, :recipient, (SELECT last_place FROM inbox WHERE agent_id = :recipient) - :behind, :thread, :turn, :reply_to, :type, :priority, :urgency,
         :subject, :text, :workflow, :task, 'unread', :expires_at, :now);
 
 -- name: message_get

@@ -115,13 +115,12 @@ def _letter(
 def _hint_sending(
     tx: Tx, sender: str, recipient: str, workflow_id: str | None, task_id: str | None, reply_to_id: str | None
 ) -> None:
-    """Let all that a message is checked against travel together, with the place that it gets."""
+    """Let all that a message is checked against travel together."""
     for agent in (sender, recipient):
         inbox.hint_known(tx, agent)
     for query, one in (("workflow_state", workflow_id), ("task_workflow", task_id), ("message_answered", reply_to_id)):
         if one is not None:
             tx.ahead(query, id=one)
-    inbox.hint_hold(tx, [recipient], each=1)
 
 
 def _refuse_unknown_work(tx: Tx, workflow_id: str | None, task_id: str | None) -> None:
