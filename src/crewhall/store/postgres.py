@@ -21,6 +21,7 @@ from itertools import count
 from typing import Any, ClassVar
 
 import psycopg
+from psycopg.errors import LockNotAvailable
 
 from crewhall.errors import Unavailable
 from crewhall.store.pipeline import Ask, Pipeline
@@ -30,14 +31,16 @@ from crewhall.store.transaction import Row, Rows, Step, Store, Tx, Work
 
 log = logging.getLogger(__name__)
 CONNECT_SECONDS = 10.0  # for a connection, and for each answer of the server: longer than any time of SESSION
+LOCK_SECONDS = 7.0
 PATIENT_SECONDS = 3600.0
 TROUBLE = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError)
 CRASH = "57P02"  # another process of the server crashed, at whatever moment of this one
 SESSION = {
     "synchronous_commit": "on",
-    # What a hub that stands still holds is free after 3 s; others wait longer than that for a row, and not for ever.
-    "idle_in_transaction_session_timeout": "3s",
-    "lock_timeout": "8s",
+    # What a hub that stands still holds is free after 2.5 s. By then it waits for nothing any more: others ask for the
+    # locks that their first statements need again and again, up to LOCK_SECONDS.
+    "idle_in_transaction_session_timeout": "2500ms",
+    "lock_timeout": "1500ms",
     "statement_timeout": "9s",
     # The server notices a hub that vanished without a word, as the hub does a server (ALIVE).
     "tcp_keepalives_idle": "10",
@@ -101,6 +104,7 @@ class RemoteStatements:
         self._seconds = PATIENT_SECONDS if patient else CONNECT_SECONDS
         self._link: Pipeline | None = None
         self._through: int | None = None
+        self._next = [Ask(store.texts["wait_for_locks"])]  # comes before the second message
 
     @property
     def through(self) -> int:
@@ -119,12 +123,23 @@ class RemoteStatements:
 
     def _send(self, asks: Sequence[Ask], *, is_last: bool = False) -> list[Rows]:
         if self._link is not None:
-            return self._store.exchange(self._link, asks, self._seconds)
+            first, self._next = self._next, []
+            return self._store.exchange(self._link, [*first, *asks], self._seconds)[len(first) :]
         first = [*self._looks, *self._begin]
-        self._link, results = self._store.exchange_first([*first, *asks], self._seconds, can_repeat=not is_last)
+        self._link, results = self._first([*first, *asks], is_last=is_last)
         if self._looks:
             self._through = min(results[0].rows[0]["next"], results[1].rows[0]["floor"]) - 1
         return results[len(first) :]
+
+    def _first(self, asks: Sequence[Ask], *, is_last: bool) -> tuple[Pipeline, list[Rows]]:
+        """Run the first statements, again and again while they wait for a lock: so a stopped hub drops out of the queue."""
+        end = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                return self._store.exchange_first(asks, self._seconds, can_repeat=not is_last)
+            except LockNotAvailable:
+                if time.monotonic() > end:
+                    raise
 
     def chunks(self, name: str, size: int) -> Iterator[list[Row]]:
         cursor = f"chunks_{next(NUMBERS)}"  # a statement that is known by its text has the same columns every time

@@ -10,9 +10,13 @@ BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
 -- Take back what the transaction did.
 ROLLBACK;
 
+-- name: wait_for_locks
+-- What comes after a transaction's first statements waits longer for a lock than those, which can be sent again.
+SELECT set_config('lock_timeout', '8s', true);
+
 -- name: take_time
 -- This transaction may take its time: a change of the schema, a copy, a background job.
-SELECT set_config('statement_timeout', '0', true);
+SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '8s', true);
 
 -- name: events_hold
 -- Hold, to the commit, a lock that everyone shares, whose key is the next event's number: the transaction draws no smaller one.
