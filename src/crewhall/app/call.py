@@ -11,7 +11,7 @@ from crewhall.fair_queue import Party
 from crewhall.idempotency import savepoint
 from crewhall.identity import Actor, guard_against_end
 from crewhall.stop import Stop
-from crewhall.store.transaction import Row, Rows, Step, Tx, Work
+from crewhall.store.transaction import Look, QueuedStatement, Row, Rows, Tx, Work
 from crewhall.tool import State, StateT, Tool
 
 if TYPE_CHECKING:
@@ -64,34 +64,27 @@ class Call:
     in_log: bool = False
     whole: Tx | None = None  # the one transaction of a call that has an idempotency key
     facts: Row = field(default_factory=dict)  # what the call log says of it besides: see `note`
-    _once_proven: Callable[[], None] = lambda: None
+    once_proven: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         self._unproven = self.actor.unproven
 
     # The caller may be a guess: its token is looked up with the first statements of the call
 
-    def when_proven(self, act: Callable[[], None]) -> None:
-        """Do this once the caller is known to be who it seems: now, or with the first trip to the database."""
-        if self._unproven is None:
-            act()
-        else:
-            self._once_proven = act
-
     def prove(self) -> None:
         """Look the caller's token up, unless that was done. Raises Unauthorized, TokenChanged."""
         if self._unproven is not None:
             self._take_proof(self.hub.store.ask([self._proof()])[0])
 
-    def _proof(self) -> Step:
+    def _proof(self) -> QueuedStatement:
         assert self._unproven is not None
-        return Step("token_find", {"hash": self._unproven.hash, "now": self.now})
+        return QueuedStatement("token_find", {"hash": self._unproven.hash, "now": self.now})
 
     def _take_proof(self, rows: Rows) -> None:
         assert self._unproven is not None
         self._unproven.refuse_changed(rows)
         self._unproven = None
-        self._once_proven()
+        self.once_proven()
 
     def _guard(self, tx: Tx) -> Tx:
         """Let nothing be seen or done in a transaction by whoever is not, or no longer, who it seems."""
@@ -164,13 +157,12 @@ class Call:
     def one(self, name: str, /, **params: Any) -> Row | None:
         """The row of one query, without a transaction around it."""
         self.stop.check()
-        if self.whole is not None:
-            return self.whole.one(name, **params)
-        steps = [Step(name, params)] if self._unproven is None else [self._proof(), Step(name, params)]
-        *proof, found = self.hub.store.ask(steps)
-        if proof:
-            self._take_proof(proof[0])
-        return next(iter(found.rows), None)
+        if self._unproven is not None and self.whole is None:
+            proof, found = self.hub.store.ask([self._proof(), QueuedStatement(name, params)])
+            self._take_proof(proof)
+            return next(iter(found.rows), None)
+        look: Look = self.whole or self.hub.store
+        return look.one(name, **params)
 
     def _before_commit(self) -> None:
         self.hub.before_commit()

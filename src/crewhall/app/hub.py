@@ -131,7 +131,7 @@ class Hub:
             try:
                 return self._do(self._new_call(tool, actor, edge, stop, progress, origin), arguments)
             except TokenChanged:  # and so nothing was done
-                actor = self._renewed(actor)
+                actor = self._renew_actor(actor)
                 return self._do(self._new_call(tool, actor, edge, stop, progress, origin), arguments)
 
     def _new_call(
@@ -140,7 +140,7 @@ class Hub:
         call_id = f"{self.id}.{next(self._numbers)}"
         return Call(self, tool, actor, edge, stop, progress, self.clock(), call_id, origin)
 
-    def _renewed(self, actor: Actor) -> Actor:
+    def _renew_actor(self, actor: Actor) -> Actor:
         """The actor that the token of a wrong guess stands for. Raises Unauthorized."""
         assert actor.unproven is not None
         found = identity.by_hash(self.store, actor.unproven.hash, self.clock(), self.tokens)
@@ -162,7 +162,10 @@ class Hub:
             refuse_unallowed(tool, actor)
             refuse_unstorable(arguments)
             given = with_acting_agent(tool, actor, tool.parse(arguments))
-            call.when_proven(lambda: self._note_presence(call, given))
+            if actor.unproven is None:
+                self._note_presence(call, given)
+            else:
+                call.once_proven = lambda: self._note_presence(call, given)
             body = _answer(call, given)
             call.prove()
             error = None

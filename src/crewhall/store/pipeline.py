@@ -27,7 +27,7 @@ OK = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUE
 Reader = Callable[[bytes], Any]
 
 
-class Text(NamedTuple):
+class ServerText(NamedTuple):
     """A statement as the server takes it: `$1` for its first parameter, and their names in that order."""
 
     sql: bytes
@@ -35,14 +35,14 @@ class Text(NamedTuple):
 
 
 @cache
-def compile_text(text: str) -> Text:
+def compile_text(text: str) -> ServerText:
     """The text of a statement with `%(name)s` for its parameters, as the server takes it."""
     names: dict[str, int] = {}
 
     def number(match: re.Match[str]) -> str:
         return "%" if match[1] is None else f"${names.setdefault(match[1], len(names) + 1)}"
 
-    return Text(_PARAMETER.sub(number, text).encode(), tuple(names))
+    return ServerText(_PARAMETER.sub(number, text).encode(), tuple(names))
 
 
 class Ask(NamedTuple):

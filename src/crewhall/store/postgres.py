@@ -27,7 +27,7 @@ from crewhall.errors import Unavailable
 from crewhall.store.pipeline import Ask, Pipeline
 from crewhall.store.pool import NoConnection, Pool
 from crewhall.store.sql import POSTGRES, Queries
-from crewhall.store.transaction import Row, Rows, Step, Store, Tx, Work
+from crewhall.store.transaction import QueuedStatement, Row, Rows, Store, Tx, Work
 
 log = logging.getLogger(__name__)
 CONNECT_SECONDS = 10.0  # for a connection, and for each answer of the server: longer than any time of SESSION
@@ -114,7 +114,7 @@ class RemoteStatements:
         assert self._through is not None, "a transaction that reads events says so: read(of_events=True)"
         return self._through
 
-    def run(self, steps: Sequence[Step]) -> list[Rows]:
+    def run(self, steps: Sequence[QueuedStatement]) -> list[Rows]:
         return self.send([Ask(self._store.texts[step.name], step.params) for step in steps])
 
     def send(self, asks: Sequence[Ask]) -> list[Rows]:
@@ -132,7 +132,7 @@ class RemoteStatements:
         return results[len(first) :]
 
     def _first(self, asks: Sequence[Ask], *, is_last: bool) -> tuple[Pipeline, list[Rows]]:
-        """Run the first statements, again and again while they wait for a lock: so a stopped hub drops out of the queue."""
+        """Run the first statements, again and again while they wait for a lock: a stopped hub leaves the queue."""
         end = time.monotonic() + LOCK_SECONDS
         while True:
             try:
@@ -197,9 +197,9 @@ class PostgresStore(Store):
         return self._clock.now
 
     def _read_clock(self) -> "ServerClock":
-        self.ask([Step("clock", {})])  # a connection may have to be made first
+        self.ask([QueuedStatement("clock", {})])  # a connection may have to be made first
         asked = running_ms()
-        theirs = self.ask([Step("clock", {})])[0].rows[0]["now"]
+        theirs = self.ask([QueuedStatement("clock", {})])[0].rows[0]["now"]
         return ServerClock(theirs, (asked + running_ms()) // 2)
 
     # Messages
@@ -252,7 +252,7 @@ class PostgresStore(Store):
             statements.end()
             self.traffic.commits += 1
 
-    def ask(self, steps: Sequence[Step]) -> list[Rows]:
+    def ask(self, steps: Sequence[QueuedStatement]) -> list[Rows]:
         asks = [Ask(self.texts[step.name], step.params) for step in steps]
         try:
             link, results = self.exchange_first(asks, CONNECT_SECONDS)
@@ -272,7 +272,7 @@ class PostgresStore(Store):
 
     def newest_event(self) -> int:
         queries = ("events_next", "events_floor", "event_newest")
-        following, floor, newest = (done.rows[0] for done in self.ask([Step(name, {}) for name in queries]))
+        following, floor, newest = (done.rows[0] for done in self.ask([QueuedStatement(name, {}) for name in queries]))
         return int(min(newest["seq"], following["next"] - 1, floor["floor"] - 1))
 
     @contextmanager
@@ -288,7 +288,7 @@ class PostgresStore(Store):
             self.announce()
             self._tell_others()
 
-    def _last(self, steps: Sequence[Step], calls: list[Row], events: list[Row]) -> list[Ask]:
+    def _last(self, steps: Sequence[QueuedStatement], calls: list[Row], events: list[Row]) -> list[Ask]:
         """What is written last, together with the commit."""
         last = [Ask(self.texts[step.name], step.params) for step in steps]
         if calls:

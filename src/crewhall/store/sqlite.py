@@ -22,7 +22,7 @@ import pysqlite3.dbapi2 as sqlite3
 from crewhall.errors import Unavailable
 from crewhall.ownership import make_private
 from crewhall.store.sql import SQLITE, Queries
-from crewhall.store.transaction import Row, Rows, Step, Store, Tx, Work
+from crewhall.store.transaction import QueuedStatement, Row, Rows, Store, Tx, Work
 from crewhall.store.turns import FairLock, ProcessLine
 
 BATCH_MEMBERS = 64
@@ -74,17 +74,66 @@ class LocalStatements:
     is_remote: ClassVar[bool] = False
     through: ClassVar[int] = sys.maxsize  # one writer at a time: numbers are in commit order
 
-    def run(self, steps: Sequence[Step]) -> list[Rows]:
-        done = []
-        for step in steps:
-            cursor = self.connection.execute(self.texts[step.name], step.params)
-            done.append(Rows(cursor.fetchall(), cursor.rowcount))
-        return done
+    def run(self, steps: Sequence[QueuedStatement]) -> list[Rows]:
+        return [self.rows(step.name, step.params) for step in steps]
+
+    def rows(self, name: str, params: Mapping[str, Any]) -> Rows:
+        cursor = self.connection.execute(self.texts[name], params)
+        return Rows(cursor.fetchall(), cursor.rowcount)
 
     def chunks(self, name: str, size: int) -> Iterator[list[Row]]:
         with closing(self.connection.execute(self.texts[name])) as cursor:
             while rows := cursor.fetchmany(size):
                 yield rows
+
+
+class LocalTx(Tx):
+    """A transaction whose statements wait for no trip: each is run at once, by the shortest way."""
+
+    _statements: LocalStatements
+
+    def _execute(self, name: str, params: Mapping[str, Any]) -> Any:
+        return self._statements.connection.execute(self._statements.texts[name], params)
+
+    def ahead(self, name: str, /, **params: Any) -> None:
+        pass
+
+    def one(self, name: str, /, **params: Any) -> Any | None:
+        return super().one(name, **params) if name in self.recordings else self._execute(name, params).fetchone()
+
+    def all(self, name: str, /, **params: Any) -> list[Any]:
+        if name in self.recordings:
+            return super().all(name, **params)
+        rows: list[Any] = self._execute(name, params).fetchall()
+        return rows
+
+    def run(self, name: str, /, **params: Any) -> None:
+        if name in self.recordings:
+            super().run(name, **params)
+        else:
+            self._execute(name, params)
+
+    def many(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        recording = self.recordings.get(name)
+        if recording is not None and recording.verb != "insert":
+            super().many(name, rows)
+            return
+        if not rows:
+            return
+        self._statements.connection.executemany(self._statements.texts[name], rows)
+        if recording is not None:
+            for row in rows:
+                self.changes.note_insert(recording, row)
+
+    def _send(self, *steps: QueuedStatement) -> Rows:
+        done = Rows([], 0)
+        for step in (*self.waiting, *steps):
+            done = self._statements.rows(step.name, step.params)
+            if step.then is not None:
+                step.then(done)
+        self.waiting.clear()
+        self.batches += 1
+        return done
 
 
 class SqliteStore(Store):
@@ -150,7 +199,7 @@ class SqliteStore(Store):
         )
 
     def _tx(self, connection: Any, work: Work | None = None) -> Tx:
-        return Tx(LocalStatements(connection, self.texts), work, self.recordings)
+        return LocalTx(LocalStatements(connection, self.texts), work, self.recordings)
 
     def _reader(self) -> Any:
         """A connection to read with; it goes back to `_readers`."""
@@ -175,7 +224,7 @@ class SqliteStore(Store):
                 connection.execute("ROLLBACK")
             self._readers.append(connection)
 
-    def ask(self, steps: Sequence[Step]) -> list[Rows]:
+    def ask(self, steps: Sequence[QueuedStatement]) -> list[Rows]:
         connection = self._reader()
         try:
             return LocalStatements(connection, self.texts).run(steps)
@@ -184,8 +233,17 @@ class SqliteStore(Store):
         finally:
             self._readers.append(connection)
 
+    def one(self, name: str, /, **params: Any) -> Any | None:
+        connection = self._reader()
+        try:
+            return next(iter(connection.execute(self.texts[name], params).fetchall()), None)
+        except sqlite3.Error as error:
+            raise self._caller_error(error) from error
+        finally:
+            self._readers.append(connection)
+
     def newest_event(self) -> int:
-        return int(self.ask([Step("event_newest", {})])[0].rows[0]["seq"])
+        return int(self.ask([QueuedStatement("event_newest", {})])[0].rows[0]["seq"])
 
     @contextmanager
     def write(self, work: Work) -> Iterator[Tx]:

@@ -56,7 +56,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Step:
+class QueuedStatement:
     """A statement on its way to the database; `then` sees what it gave. A hint is a query that may be left out."""
 
     name: str
@@ -76,7 +76,7 @@ class Statements(Protocol):
     def through(self) -> int:
         """The number up to which events can be read: no smaller one will come later."""
 
-    def run(self, steps: Sequence[Step]) -> list[Rows]:
+    def run(self, steps: Sequence[QueuedStatement]) -> list[Rows]:
         """Run the statements in their order; what each gave."""
         ...
 
@@ -97,7 +97,7 @@ class Tx:
     recordings: Mapping[str, Recording] = field(default_factory=dict)
     pending: list[Row] = field(default_factory=list)
     changes: Changes = field(default_factory=Changes)
-    waiting: list[Step] = field(default_factory=list)
+    waiting: list[QueuedStatement] = field(default_factory=list)
     _early: dict[Any, Rows | None] = field(default_factory=dict)  # of hints; None until they have been sent
     batches: int = 0  # how often statements were sent
 
@@ -140,9 +140,9 @@ class Tx:
             for row in rows:
                 self._record(name, recording, row)
         elif recording is None:
-            self._put(*[Step(name, row) for row in rows])
+            self._put(*[QueuedStatement(name, row) for row in rows])
         else:
-            self._put(*[Step(name, row, partial(self._note, recording, row)) for row in rows])
+            self._put(*[QueuedStatement(name, row, partial(self._note, recording, row)) for row in rows])
 
     def ahead(self, name: str, /, **params: Any) -> None:
         """Let a query that will be asked next travel with the others that are; a change makes it be asked again.
@@ -151,11 +151,11 @@ class Tx:
         """
         if self._statements.is_remote and (key := _key(name, params)) not in self._early:
             self._early[key] = None
-            self.waiting.append(Step(name, params, partial(self._keep_early, key), is_hint=True))
+            self.waiting.append(QueuedStatement(name, params, partial(self._keep_early, key), is_hint=True))
 
     def guard(self, name: str, /, check: Callable[[Rows], None], **params: Any) -> None:
         """Let `check` see what a query gives, and raise, before anything that comes after it is returned or kept."""
-        self._put(Step(name, params, check))
+        self._put(QueuedStatement(name, params, check))
 
     def flush(self) -> None:
         """Run what is waiting."""
@@ -175,7 +175,7 @@ class Tx:
         self.waiting.clear()
         self._early.clear()
 
-    def _put(self, *steps: Step) -> None:
+    def _put(self, *steps: QueuedStatement) -> None:
         self._early.clear()
         self.waiting += steps
         if self.waiting and not self._statements.is_remote:
@@ -196,9 +196,9 @@ class Tx:
             early = self._early.pop(key)
             assert early is not None
             return early
-        return self._send(Step(name, params))
+        return self._send(QueuedStatement(name, params))
 
-    def _send(self, *steps: Step) -> Rows:
+    def _send(self, *steps: QueuedStatement) -> Rows:
         """Run what is waiting, then the steps; what the last one gave."""
         batch, self.waiting = [*self.waiting, *steps], []
         self.batches += 1
@@ -213,15 +213,15 @@ class Tx:
         self._early.clear()
         if recording.before is not None:
             return self._record_with_query(name, recording, params)
-        done = self._send(Step(name, params))
+        done = self._send(QueuedStatement(name, params))
         self._note(recording, params, done)
         return _without_notes(done)
 
     def _record_with_query(self, name: str, recording: Recording, params: Mapping[str, Any]) -> Rows:
         """The same where the database can't return what a row was."""
-        before = self._send(Step(f"{name} before", params)).rows
+        before = self._send(QueuedStatement(f"{name} before", params)).rows
         were = {recording.key_of(row, "was"): row for row in before}
-        done = self._send(Step(name, params))
+        done = self._send(QueuedStatement(name, params))
         if were:
             done = Rows([row | were[recording.key_of(row, "now")] for row in done.rows], done.count)
         self._note(recording, params, done)
@@ -271,9 +271,10 @@ class Tx:
     def finish(self) -> list[Row]:
         """Give the pending events what was changed. The call's row for the call log, which is written with them."""
         assert self.work is not None
-        self._drop_hints()
-        if any(step.then is not None for step in self.waiting):
-            self.flush()
+        if self.waiting:
+            self._drop_hints()
+            if any(step.then is not None for step in self.waiting):
+                self.flush()
         self._add_changes()
         return [] if self.work.log is None else [self.work.log()]
 
@@ -328,12 +329,12 @@ class Store(ABC):
         """A snapshot to read from; whoever reads the event log in it says so."""
 
     @abstractmethod
-    def ask(self, steps: Sequence[Step]) -> list[Rows]:
+    def ask(self, steps: Sequence[QueuedStatement]) -> list[Rows]:
         """What some queries give, without the cost of a transaction: each is its own snapshot."""
 
     def one(self, name: str, /, **params: Any) -> Any | None:
         """The row of one query, in the same way."""
-        return next(iter(self.ask([Step(name, params)])[0].rows), None)
+        return next(iter(self.ask([QueuedStatement(name, params)])[0].rows), None)
 
     @abstractmethod
     def newest_event(self) -> int:
