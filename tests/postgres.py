@@ -33,6 +33,11 @@ class Cluster:
     """A PostgreSQL server in a directory. It skips fsync: the tests kill hubs, never this server or the machine."""
 
     template = "template1"
+    # Each test has a new database for a moment: to tidy up in it, or to log whole pages of it, helps nobody.
+    options: tuple[str, ...] = (
+        *("max_connections=200", "fsync=off", "autovacuum=off"),
+        *("full_page_writes=off", "wal_level=minimal", "max_wal_senders=0"),
+    )
 
     def __init__(self) -> None:
         found = sorted(glob.glob("/usr/lib/postgresql/*/bin/initdb")) or [shutil.which("initdb") or ""]
@@ -45,14 +50,22 @@ class Cluster:
         if os.getuid() == 0:
             shutil.chown(directory, "postgres")
         self._run("initdb", "-D", f"{directory}/data", "-U", "hall", "--auth=trust", "-E", "UTF8", "--no-sync")
-        options = f"-c listen_addresses=127.0.0.1 -c port={self.port} -c unix_socket_directories={directory}"
-        options += " -c fsync=off -c max_connections=200"
-        # Each test has a new database for a moment: to tidy up in it, or to log whole pages of it, helps nobody.
-        options += " -c autovacuum=off -c full_page_writes=off -c wal_level=minimal -c max_wal_senders=0"
-        self._run("pg_ctl", "-D", f"{directory}/data", "-w", "-l", f"{directory}/log", "-o", options, "start")
-        self._admin = psycopg.connect(self.url("postgres"), autocommit=True)
+        self.start()
         # To copy the files costs a third of writing them to the log first, which is how it's done since version 15.
         self._how = "STRATEGY FILE_COPY" if self._admin.info.server_version >= 150_000 else ""
+
+    def start(self) -> None:
+        """Start the server; its directory is ready."""
+        directory = self._directory
+        where = (f"port={self.port}", "listen_addresses=127.0.0.1", f"unix_socket_directories={directory}")
+        options = " ".join(f"-c {option}" for option in (*where, *self.options))
+        self._run("pg_ctl", "-D", f"{directory}/data", "-w", "-l", f"{directory}/log", "-o", options, "start")
+        self._admin = psycopg.connect(self.url("postgres"), autocommit=True)
+
+    def halt(self, how: str) -> None:
+        """Stop the server `fast` or, as a crash would, `immediate`; its directory stays."""
+        self._admin.close()
+        self._run("pg_ctl", "-D", f"{self._directory}/data", "-m", how, "-w", "stop")
 
     def _run(self, program: str, *words: str) -> None:
         user = ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
@@ -80,6 +93,5 @@ class Cluster:
         self._admin.execute(f"DROP DATABASE {url.rpartition('/')[2]} WITH (FORCE)".encode())
 
     def stop(self) -> None:
-        self._admin.close()
-        self._run("pg_ctl", "-D", f"{self._directory}/data", "-m", "immediate", "-w", "stop")
+        self.halt("immediate")
         shutil.rmtree(self._directory)
