@@ -2,18 +2,23 @@
 
 import os
 import signal
+import time
 from contextlib import ExitStack
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 
 from tests.edges.program import Program, Up
+from tests.edges.raw_http import http
 from tests.faults.proxy import Proxy
-from tests.postgres import free_port
+from tests.postgres import free_port, missing
 
 FAKETIME = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
 
 
 def other_clock(hours: int) -> dict[str, str]:
     """Variables of a process whose wall clock is so many hours off; its monotonic clock is as ever."""
+    if not FAKETIME:
+        missing("faketime")
     return {"LD_PRELOAD": str(FAKETIME[0]), "FAKETIME": f"{hours:+d}h", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
 
@@ -28,6 +33,13 @@ class HubProcess:
         self._program = Program(home, variables, real=bool(hours))  # what is forked keeps its libraries
         self._stack = ExitStack()
         self.start()
+        assert round(self.hours_ahead) == hours
+
+    @property
+    def hours_ahead(self) -> float:
+        """How far its wall clock is from ours, as it says itself."""
+        told = http.get(f"{self.up.url}/healthz").headers["date"]
+        return (parsedate_to_datetime(told).timestamp() - time.time()) / 3600
 
     def start(self) -> None:
         self.up: Up = self._stack.enter_context(self._program.up("--port", str(self.port)))

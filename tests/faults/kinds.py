@@ -2,15 +2,18 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
 from tests.conftest import eventually
 from tests.faults.lab import Lab
+from tests.faults.silent import fall_silent, longest_claim
 
 BACK_SECONDS = 90.0
 REST_SECONDS = 2.0
+SILENT = 4  # agents
 
 
 def stop(lab: Lab, seconds: float) -> None:
@@ -51,6 +54,26 @@ def kill(lab: Lab, seconds: float) -> None:
     lab.hubs[0].start()
 
 
+def kill_half(lab: Lab, seconds: float) -> None:
+    """Half of the hubs die at once, and are started again later."""
+    half = lab.hubs[: len(lab.hubs) // 2]
+    for hub in half:
+        hub.kill()
+    wait(seconds)
+    for hub in half:
+        hub.start()
+
+
+def silence(lab: Lab, seconds: float) -> None:
+    """Some agents fall silent, the first hub dies, and it is not started until the others have ended their claims."""
+    silent = fall_silent(lab, SILENT)
+    lab.hubs[0].kill()
+    began = time.monotonic()
+    lab.longest_claims.append(longest_claim(lab, silent))
+    wait(seconds - (time.monotonic() - began))
+    lab.hubs[0].start()
+
+
 def backends(lab: Lab, seconds: float) -> None:
     """The server ends every connection, again and again for so long."""
     end = time.monotonic() + seconds
@@ -80,14 +103,15 @@ def nothing(lab: Lab, seconds: float) -> None:
 
 
 Fault = Callable[[Lab, float], None]
-FAULTS: dict[str, Fault] = {one.__name__: one for one in (stop, stall, cut, kill, backends, fast, crash, nothing)}
-OF_ONE_HUB = ("stop", "stall", "cut", "kill")
+EVERY: tuple[Fault, ...] = (stop, stall, cut, kill, kill_half, silence, backends, fast, crash, nothing)
+FAULTS = {one.__name__: one for one in EVERY}
+OF_ONE_HUB = ("stop", "stall", "cut", "kill", "silence")
 BY_PROXY = ("stall", "cut")
 
 
 def wait(seconds: float) -> None:
     """A fault lasts so long; nothing ends it sooner."""
-    threading.Event().wait(seconds)
+    threading.Event().wait(max(0.0, seconds))
 
 
 @dataclass(frozen=True)
@@ -95,40 +119,46 @@ class Measured:
     """One fault: how the agents of the hubs that it did not hit fared, and when all were back after it."""
 
     fault: str
-    began: float
-    ended: float
     gap: float  # the longest time without an acknowledged write of any of them, while it lasted
     longest: float  # a call of one of them, any
     writes: int  # that were acknowledged to them while it lasted
     back: float  # until every agent had a write acknowledged after its end
+    pending: Counter[str]  # calls to the hubs that it hit which had an answer only after it: how they ended
 
 
 def measure(lab: Lab, name: str, seconds: float) -> Measured:
     """Have the fault happen, and wait until everyone is back."""
     wait(REST_SECONDS)
-    began = time.monotonic()
+    before, began = len(lab.history.read()), time.monotonic()
     FAULTS[name](lab, seconds)
     ended = time.monotonic()
-    back = eventually(lambda: _back(lab, ended), BACK_SECONDS)
+    back = eventually(lambda: _back(lab, before, ended), BACK_SECONDS)
     wait(REST_SECONDS)
-    hit = {0} if name in OF_ONE_HUB else set()
-    until = ended if seconds else ended + REST_SECONDS
-    others = [one for one in lab.history.read() if one.home not in hit and one.hub not in hit]
-    times = [one.ended for one in others if one.is_write]
-    calls = [one for one in others if one.ended > began and one.began < until]
-    return Measured(
-        name, began, ended, gap(times, began, until), max((one.ended - one.began for one in calls), default=0.0),
-        sum(began <= one < until for one in times), back - ended,
-    )  # fmt: skip
+    return _measured(lab, f"{name} {seconds:g} s", began, ended if seconds else ended + REST_SECONDS, back, before)
 
 
-def _back(lab: Lab, since: float) -> float | None:
-    """When the last agent had a write acknowledged, if all have."""
+def _measured(lab: Lab, title: str, began: float, ended: float, back: float, before: int) -> Measured:
+    hit = hubs_hit(lab, title.partition(" ")[0])
+    since = [one for one in lab.history.read()[before:] if one.began < ended]
+    others = [one for one in since if one.home not in hit and one.hub not in hit]
+    times = [one.ended for one in others if one.is_write and began <= one.ended < ended]
+    longest = max((one.ended - one.began for one in others), default=0.0)
+    pending = [one.outcome for one in since if one.hub in hit and one.ended > ended]
+    return Measured(title, gap(times, began, ended), longest, len(times), back, Counter(pending))
+
+
+def hubs_hit(lab: Lab, name: str) -> set[int]:
+    half = len(lab.hubs) // 2 if name == "kill_half" else 0
+    return set(range(half)) or ({0} if name in OF_ONE_HUB else set())
+
+
+def _back(lab: Lab, before: int, since: float) -> float | None:
+    """How long after that moment the last agent had a write acknowledged, if all have."""
     first: dict[str, float] = {}
-    for one in lab.writes():
-        if one.ended > since:
-            first.setdefault(one.agent, one.ended)
-    return max(first.values()) if len(first) >= lab.load.agents else None
+    for one in lab.history.read()[before:]:
+        if one.is_write and one.ended > since:
+            first.setdefault(one.agent, one.ended - since)
+    return max(first.values()) if len(lab.agents & first.keys()) == lab.load.agents else None
 
 
 def gap(times: list[float], began: float, ended: float) -> float:

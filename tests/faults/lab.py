@@ -53,6 +53,7 @@ class Lab:
             self.hubs.append(self._hub(number))
             self._stack.callback(self.hubs[-1].end)
         self.history = History(directory / "history.jsonl")
+        self.longest_claims: list[float] = []  # that were left to agents who had fallen silent
 
     def _hub(self, number: int) -> HubProcess:
         proxy = Proxy(self.server.port) if self.load.through_proxies else None
@@ -63,6 +64,7 @@ class Lab:
     def begin(self) -> None:
         """Clients come, and are at work."""
         made = [self.token(f"agent {number}") for number in range(self.load.agents)]
+        self.agents = {agent for agent, _ in made}
         followers = [self.token(f"follower {number}") for number in range(FOLLOWERS)]
         spec = Spec(
             [hub.port for hub in self.hubs],
@@ -102,14 +104,15 @@ class Lab:
         heard = self._crowd.stdout.readline().strip()
         assert heard == wanted, f"the clients say {heard!r}, not {wanted!r}"
 
-    def settle(self) -> None:
-        """Agents end after what they do, and followers have seen all there is, or say nothing more."""
+    def settle(self) -> int:
+        """Agents end after what they do, and followers after the newest event, or when it doesn't come; its number."""
         self._say("rest")
         self._hear("resting")
-        (newest,) = rows(self.database, "SELECT max(seq) FROM event")[0]
+        newest: int = rows(self.database, "SELECT max(seq) FROM event")[0][0]
         self._say(f"end {newest}")
         assert self._crowd.stdout is not None
         self._crowd.stdout.readline()  # the checker says what a follower missed
+        return newest
 
     def _end_crowd(self) -> None:
         assert self._crowd.stdin is not None
