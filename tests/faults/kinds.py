@@ -12,7 +12,7 @@ from tests.faults.lab import Lab
 from tests.faults.silent import fall_silent, longest_claim
 
 BACK_SECONDS = 90.0
-REST_SECONDS = 2.0
+REST_SECONDS = 1.0
 SILENT = 4  # agents
 
 

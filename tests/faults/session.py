@@ -44,5 +44,5 @@ def try_faults(directory: Path, server: Server, load: Load, faults: Sequence[tup
         records = made.history.read()
         verdict = check(made.database, records, directory.glob("follower-*.jsonl"), last)
         verdict.add("hasty", hasty(made.database, records, HASTY_SECONDS))
-        outcomes = Counter(one.outcome for one in records)
+        outcomes: Counter[str] = Counter(one.outcome for one in records)
         return Result(load, measured, made.longest_claims, verdict, outcomes, made.logs())

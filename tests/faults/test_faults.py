@@ -83,7 +83,6 @@ def alone() -> Iterator[None]:
 
 def assert_sound(result: Result) -> None:
     assert result.verdict.is_sound, result.notes
-    assert "Traceback" not in result.logs or result.name, result.logs
 
 
 def test_a_stopped_hub_holds_up_no_other_and_loses_nothing(tmp_path: Path, server: Server) -> None:
@@ -93,14 +92,11 @@ def test_a_stopped_hub_holds_up_no_other_and_loses_nothing(tmp_path: Path, serve
     assert sum(result.faults[0].pending.values()) >= 1, "the stopped hub answered nothing that it had been asked"
 
 
-def test_a_killed_hub_loses_nothing(tmp_path: Path, server: Server) -> None:
-    result = try_faults(tmp_path, server, SMALL, [("kill", 0.5)])
-    assert_sound(result)
-    assert result.outcomes["unknown"] >= 1, result.notes
+SESSIONS = [Session((("kill", 0.5),), SMALL), *limited(), *checked()]
 
 
-@pytest.mark.parametrize("session", [*limited(), *checked()][: size(0, 100)], ids=str)
-def test_at_full_size(tmp_path: Path, server: Server, alone: None, session: Session) -> None:
+@pytest.mark.parametrize("session", SESSIONS[: size(1, 100)], ids=str)
+def test_nothing_is_lost_doubled_or_missed(tmp_path: Path, server: Server, alone: None, session: Session) -> None:
     result = try_faults(tmp_path, server, session.load, session.faults)
     assert_sound(result)
     assert max(one.back for one in result.faults) <= BACK_SECONDS, result.notes
