@@ -10,9 +10,12 @@ import http.client
 import itertools
 import json
 import secrets
+import select
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from tests.edges.fleet import COMMANDS
@@ -20,12 +23,24 @@ from tests.faults.record import Outcome, Record
 
 AWAY_SECONDS = 5.0  # after this time a client looks whether its own hub is back
 LOOK_SECONDS = 1.5  # and waits for that look no longer
+LATE_SECONDS = 100.0
+TROUBLE = (OSError, http.client.HTTPException, ValueError)
 NOT_KEPT = "Nothing of this call was kept"
 IN_DOUBT = ("UNAVAILABLE", "TIMED_OUT", "CANCELLED", "INTERNAL", "")
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A call that a hub was asked for."""
+
+    tool: str
+    arguments: dict[str, Any]
+    hub: int
+    began: float
+
+
 class Caller:
-    """One agent's, with its token. It has one connection at a time."""
+    """One agent's, with its token. It waits for one answer at a time."""
 
     def __init__(
         self,
@@ -72,29 +87,40 @@ class Caller:
             key = key if is_open else self.new_key()
 
     def _once(self, tool: str, arguments: dict[str, Any], patience: float | None = None) -> Record:
-        hub, began = self.hub, time.monotonic()
+        asked = Asked(tool, arguments, self.hub, time.monotonic())
         try:
-            body = self._ask(tool, arguments, patience or self._patience)
-        except (OSError, http.client.HTTPException, ValueError) as trouble:
+            body = self._ask(asked, patience or self._patience)
+        except TROUBLE as trouble:
             body = {"code": "", "message": f"{type(trouble).__name__}: {trouble}"}
-        outcome = outcome_of(body)
-        code = str(body.get("code", "taken" if outcome == "refused" else ""))
-        times = (began, time.monotonic())
-        record = Record(self.agent, self._home, hub, tool, *times, outcome, code, arguments, body)
-        self._note(record)
-        if outcome in ("unknown", "not kept"):
-            self._turn((hub + 1) % len(self._ports))
+        record = self._noted(asked, body)
+        if record.outcome in ("unknown", "not kept"):
+            self._turn((self.hub + 1) % len(self._ports))
         return record
 
-    def _ask(self, tool: str, arguments: dict[str, Any], patience: float) -> dict[str, Any]:
-        if self._connection is None:
-            self._connection = http.client.HTTPConnection("127.0.0.1", self._ports[self.hub])
-        self._connection.timeout = patience
-        if self._connection.sock is not None:
-            self._connection.sock.settimeout(patience)
-        self._connection.request("POST", f"/api/v1/{COMMANDS[tool]}", json.dumps(arguments), self._headers)
-        body: dict[str, Any] = json.loads(self._connection.getresponse().read())
-        return body
+    def _noted(self, asked: "Asked", body: dict[str, Any]) -> Record:
+        outcome, times = outcome_of(body), (asked.began, time.monotonic())
+        code = str(body.get("code", "taken" if outcome == "refused" else ""))
+        who = (self.agent, self._home, asked.hub, asked.tool)
+        record = Record(*who, *times, outcome, code, asked.arguments, body)
+        self._note(record)
+        return record
+
+    def _ask(self, asked: "Asked", patience: float) -> dict[str, Any]:
+        connection = self._connection or http.client.HTTPConnection("127.0.0.1", self._ports[self.hub], patience)
+        self._connection = connection
+        connection.request("POST", f"/api/v1/{COMMANDS[asked.tool]}", json.dumps(asked.arguments), self._headers)
+        if select.select([connection.sock], [], [], patience)[0]:
+            return read(connection)
+        self._connection = None
+        threading.Thread(target=self._hear_late, args=(asked, connection), daemon=True).start()
+        raise TimeoutError("no answer yet")
+
+    def _hear_late(self, asked: "Asked", connection: http.client.HTTPConnection) -> None:
+        """A request that we gave up stays open: what became of it is noted too."""
+        with suppress(*TROUBLE):
+            connection.sock.settimeout(LATE_SECONDS)
+            self._noted(asked, read(connection))
+        connection.close()
 
     def _turn(self, hub: int) -> None:
         """From now on it asks this hub, over a new connection."""
@@ -107,6 +133,11 @@ class Caller:
         if self._connection is not None:
             self._connection.close()
         self._connection = None
+
+
+def read(connection: http.client.HTTPConnection) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(connection.getresponse().read())
+    return body
 
 
 def outcome_of(body: dict[str, Any]) -> Outcome:

@@ -14,26 +14,42 @@ from tests.faults.silent import fall_silent, longest_claim
 BACK_SECONDS = 90.0
 REST_SECONDS = 1.0
 SILENT = 4  # agents
+CATCH_SECONDS, SETTLED_SECONDS = 20.0, 0.02
 
 
 def stop(lab: Lab, seconds: float) -> None:
-    """The first hub is stopped, as a machine that is paused."""
-    lab.hubs[0].stop()
+    """The first hub is stopped in the middle of a write, as a machine that is paused."""
+    hub = lab.hubs[0]
     try:
+        catch_in_a_write(lab, hub.stop, hub.resume)
         wait(seconds)
     finally:
-        lab.hubs[0].resume()
+        hub.resume()
 
 
 def stall(lab: Lab, seconds: float) -> None:
-    """Nothing goes either way between the first hub and the database."""
+    """From the middle of a write on, nothing goes either way between the first hub and the database."""
     proxy = lab.hubs[0].proxy
     assert proxy is not None
-    proxy.stall()
     try:
+        catch_in_a_write(lab, proxy.stall, proxy.heal)
         wait(seconds)
     finally:
         proxy.heal()
+
+
+def catch_in_a_write(lab: Lab, begin: Callable[[], None], undo: Callable[[], None]) -> None:
+    """Begin the fault when the first hub has a transaction open that others may have to wait for."""
+
+    def is_caught() -> bool:
+        begin()
+        wait(SETTLED_SECONDS)  # the server has done by then what it was sent before
+        if lab.server.open_writes("hub0"):
+            return True
+        undo()
+        return False
+
+    eventually(is_caught, CATCH_SECONDS)
 
 
 def cut(lab: Lab, seconds: float) -> None:

@@ -59,7 +59,9 @@ class Lab:
         proxy = Proxy(self.server.port) if self.load.through_proxies else None
         url = self.database.replace(f":{self.server.port}/", f":{proxy.port}/") if proxy else self.database
         home = self.directory / f"hub{number}" / "home"
-        return HubProcess(home, url, self.load.settings, proxy, 0 if number else self.load.hours)
+        return HubProcess(
+            home, f"{url}?application_name=hub{number}", self.load.settings, proxy, 0 if number else self.load.hours
+        )
 
     def begin(self) -> None:
         """Clients come, and are at work."""

@@ -16,7 +16,7 @@ class Record:
     """One attempt. `began` and `ended` are of the machine's monotonic clock, which all its processes share.
 
     ok: done, by an answer; refused: certainly not done, by its state; not kept: certainly not done, for trouble;
-    unknown: no answer, or one that leaves it open.
+    unknown: no answer in time, or one that leaves it open; a late answer has a record of its own.
     """
 
     agent: str
