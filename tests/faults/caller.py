@@ -65,7 +65,7 @@ class Caller:
     def look(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         """A read, which may be in vain; it tries the home hub again when it is time."""
         if self.hub != self._home and time.monotonic() - self._left_home > AWAY_SECONDS:
-            self._turn(self._home)
+            self.turn(self._home)
             return self._once(tool, arguments, min(LOOK_SECONDS, self._patience)).answer
         return self._once(tool, arguments).answer
 
@@ -94,7 +94,7 @@ class Caller:
             body = {"code": "", "message": f"{type(trouble).__name__}: {trouble}"}
         record = self._noted(asked, body)
         if record.outcome in ("unknown", "not kept"):
-            self._turn((self.hub + 1) % len(self._ports))
+            self.turn((self.hub + 1) % len(self._ports))
         return record
 
     def _noted(self, asked: "Asked", body: dict[str, Any]) -> Record:
@@ -122,7 +122,7 @@ class Caller:
             self._noted(asked, read(connection))
         connection.close()
 
-    def _turn(self, hub: int) -> None:
+    def turn(self, hub: int) -> None:
         """From now on it asks this hub, over a new connection."""
         if self.hub == self._home != hub:
             self._left_home = time.monotonic()

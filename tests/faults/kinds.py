@@ -13,7 +13,7 @@ from tests.faults.silent import fall_silent, longest_claim
 
 BACK_SECONDS = 90.0
 REST_SECONDS = 1.0
-SILENT = 4  # agents
+SILENT, TWICE = 4, 3  # agents, messages
 CATCH_SECONDS, SETTLED_SECONDS = 20.0, 0.02
 
 
@@ -22,6 +22,7 @@ def stop(lab: Lab, seconds: float) -> None:
     hub = lab.hubs[0]
     try:
         catch_in_a_write(lab, hub.stop, hub.resume)
+        lab.ask_twice(TWICE)
         wait(seconds)
     finally:
         hub.resume()
@@ -33,6 +34,7 @@ def stall(lab: Lab, seconds: float) -> None:
     assert proxy is not None
     try:
         catch_in_a_write(lab, proxy.stall, proxy.heal)
+        lab.ask_twice(TWICE)
         wait(seconds)
     finally:
         proxy.heal()

@@ -6,6 +6,7 @@ The lab: a hall on PostgreSQL, hubs that serve it, and a crowd of clients.
 
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from tests.conftest import eventually
 from tests.edges.fleet import rows
 from tests.edges.prefork import ROOT
 from tests.edges.program import ask
+from tests.faults.caller import Caller
 from tests.faults.crowd import Spec
 from tests.faults.hubs import HubProcess
 from tests.faults.proxy import Proxy
@@ -24,6 +26,7 @@ from tests.faults.server import Server
 
 LEASE_SECONDS = 6
 SETTLE_SECONDS = 60.0
+SILENCE_SECONDS = 0.3
 FOLLOWERS = 4
 
 
@@ -53,6 +56,7 @@ class Lab:
             self.hubs.append(self._hub(number))
             self._stack.callback(self.hubs[-1].end)
         self.history = History(directory / "history.jsonl")
+        self.asked_twice: list[Record] = []
         self.longest_claims: list[float] = []  # that were left to agents who had fallen silent
 
     def _hub(self, number: int) -> HubProcess:
@@ -68,6 +72,7 @@ class Lab:
         made = [self.token(f"agent {number}") for number in range(self.load.agents)]
         self.agents = {agent for agent, _ in made}
         followers = [self.token(f"follower {number}") for number in range(FOLLOWERS)]
+        self._twice = self.token("twice")
         spec = Spec(
             [hub.port for hub in self.hubs],
             made,
@@ -91,6 +96,15 @@ class Lab:
         """A new agent, by its id and token."""
         made: dict[str, Any] = ask(self.hubs[-1].up, "agent/token", name=name, role="coordinator")
         return made["agent_id"], made["token"]
+
+    def ask_twice(self, times: int) -> None:
+        """Messages that a client gives to the first hub, which is silent, and to another with the same key."""
+        ports = [hub.port for hub in self.hubs]
+        caller = Caller(*self._twice, ports, 0, SILENCE_SECONDS, self.asked_twice.append, threading.Event())
+        for _ in range(times):
+            caller.create("message_send", "body", recipient_id="operator", message_type="notification")
+            caller.turn(0)
+        caller.close()
 
     def writes(self) -> list[Record]:
         """What the agents were told is done, until now."""

@@ -41,7 +41,7 @@ def try_faults(directory: Path, server: Server, load: Load, faults: Sequence[tup
     with lab(directory, server, load) as made:
         measured = [measure(made, name, seconds) for name, seconds in faults]
         last = made.settle()
-        records = made.history.read()
+        records = [*made.history.read(), *made.asked_twice]
         verdict = check(made.database, records, directory.glob("follower-*.jsonl"), last)
         verdict.add("hasty", hasty(made.database, records, HASTY_SECONDS))
         outcomes: Counter[str] = Counter(one.outcome for one in records)
