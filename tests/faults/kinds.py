@@ -10,8 +10,9 @@ from itertools import pairwise
 from tests.conftest import eventually
 from tests.faults.lab import Lab
 from tests.faults.silent import fall_silent, longest_claim
+from tests.sizes import size
 
-BACK_SECONDS = 90.0
+BACK_SECONDS = size(20, 90)
 REST_SECONDS = 1.0
 SILENT, TWICE = 4, 3  # agents, messages
 CATCH_SECONDS, SETTLED_SECONDS = 20.0, 0.02
@@ -22,8 +23,8 @@ def stop(lab: Lab, seconds: float) -> None:
     hub = lab.hubs[0]
     try:
         catch_in_a_write(lab, hub.stop, hub.resume)
-        lab.ask_twice(TWICE)
-        wait(seconds)
+        with lab.asking_twice(TWICE):
+            wait(seconds)
     finally:
         hub.resume()
 
@@ -34,8 +35,8 @@ def stall(lab: Lab, seconds: float) -> None:
     assert proxy is not None
     try:
         catch_in_a_write(lab, proxy.stall, proxy.heal)
-        lab.ask_twice(TWICE)
-        wait(seconds)
+        with lab.asking_twice(TWICE):
+            wait(seconds)
     finally:
         proxy.heal()
 

@@ -97,14 +97,26 @@ class Lab:
         made: dict[str, Any] = ask(self.hubs[-1].up, "agent/token", name=name, role="coordinator")
         return made["agent_id"], made["token"]
 
-    def ask_twice(self, times: int) -> None:
-        """Messages that a client gives to the first hub, which is silent, and to another with the same key."""
+    @contextmanager
+    def asking_twice(self, times: int) -> Iterator[None]:
+        """During the block, a client gives messages to the first hub, which is silent, and to another, with one key."""
+        over = threading.Event()
         ports = [hub.port for hub in self.hubs]
-        caller = Caller(*self._twice, ports, 0, SILENCE_SECONDS, self.asked_twice.append, threading.Event())
-        for _ in range(times):
-            caller.create("message_send", "body", recipient_id="operator", message_type="notification")
-            caller.turn(0)
-        caller.close()
+        caller = Caller(*self._twice, ports, 0, SILENCE_SECONDS, self.asked_twice.append, over)
+
+        def ask_twice() -> None:
+            for _ in range(times):
+                caller.create("message_send", "body", recipient_id="operator", message_type="notification")
+                caller.turn(0)
+
+        thread = threading.Thread(target=ask_twice)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+            caller.close()
 
     def writes(self) -> list[Record]:
         """What the agents were told is done, until now."""

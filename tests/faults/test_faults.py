@@ -14,7 +14,7 @@ from tests.faults.server import Server
 from tests.faults.session import Result, try_faults
 from tests.sizes import size
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(size(50, 900))]
 
 SMALL = Load(agents=6, share=0.2, patience=2.0)
 MANY, ONE = Load(pause=0.4), Load(shape="one", pause=0.4)
