@@ -7,19 +7,20 @@ Who is calling: the operator or an agent, told by what comes with each request a
 """
 
 import hashlib
+import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from crewhall.errors import Unauthorized
 from crewhall.hall_directory import make_home
 from crewhall.outside.processes import ProcessId, lineage
 from crewhall.outside.processes import identify as identify_process
-from crewhall.store.transaction import Look, Row, Rows, Store, Tx
+from crewhall.store.transaction import Look, Row, Rows, Step, Store, Tx
 from crewhall.token_file import TOKEN_FILE, read_operator_token
 
 ID_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -158,6 +159,17 @@ class Credentials:
         is_nobodys = self.sender is None or (self.sender.is_known and self.sender.instance is None)
         return self.is_local and self.token is None and self.cookie is None and is_nobodys
 
+    @property
+    def is_instances(self) -> bool:
+        """Whether it comes from an instance's process, and so is that instance's, whatever it brought."""
+        return self.sender is not None and self.sender.instance is not None
+
+    @cached_property
+    def hash(self) -> str | None:
+        """What the hall has of the token or cookie that it brought; None when it brought neither."""
+        brought = self.token if self.token is not None else self.cookie
+        return None if brought is None else hash_of(brought)
+
 
 def hash_of(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
@@ -180,6 +192,12 @@ def identify(look: Look, credentials: Credentials, now: int, memory: TokenMemory
         "this request carries no token",
         hint="Send `Authorization: Bearer <token>`; a browser opens the link that `crewhall up` prints.",
     )
+
+
+def hashes_gone(store: Store, hashes: Collection[str], now: int) -> set[str]:
+    """Those of these tokens, given by their hashes, that open nothing any more: one query, however many they are."""
+    with store.read() as tx:
+        return {row["hash"] for row in tx.all("tokens_gone", hashes=json.dumps(list(hashes)), now=now)}
 
 
 def _by_process(look: Look, instance_id: str) -> Actor:

@@ -10,6 +10,15 @@ SELECT token.id, token.kind, token.agent_id, agent.role, agent.type, instance.id
  WHERE token.hash = :hash AND token.revoked_at IS NULL
    AND (token.expires_at IS NULL OR token.expires_at > :now);
 
+-- name: tokens_gone
+-- Those of these hashes that are of no token that is good now.
+SELECT given.value AS hash
+  FROM {each:hashes} AS given
+ WHERE NOT EXISTS (
+       SELECT 1 FROM token
+        WHERE token.hash = given.value AND token.revoked_at IS NULL
+          AND (token.expires_at IS NULL OR token.expires_at > :now));
+
 -- name: instances_alive
 -- The processes that lead the sessions of a node's instances.
 SELECT id, pid, process_started FROM instance WHERE node = :node AND ended_how IS NULL AND pid IS NOT NULL;

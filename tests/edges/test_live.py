@@ -11,7 +11,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from crewhall.edges.http import websocket
+from crewhall.edges.hub import doorkeeper
 from crewhall.identity import OPERATOR
 from crewhall.store.events import DAY_MS, newest_seen, prune
 from tests.conftest import BOTH, Clock, Live, eventually
@@ -166,7 +166,7 @@ def test_strangers_see_nothing(live: Live) -> None:
 
 
 def test_a_watcher_whose_token_is_revoked_is_sent_away(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(doorkeeper, "CHECK_SECONDS", 0.1)
     agent = newcomer(live)
     with watching(live, Authorization=f"Bearer {agent.token}") as watcher:
         live.hub.call("agent_token_revoke", {"agent_id": agent.id}, OPERATOR)

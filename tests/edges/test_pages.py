@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect, sync_playwright
 
 from crewhall.app import Origin
-from crewhall.edges.http import websocket
+from crewhall.edges.hub import doorkeeper
 from crewhall.families.project.open_worktrees import LISTENER
 from crewhall.families.work.workflow.halt import halt
 from crewhall.identity import OPERATOR
@@ -144,7 +144,7 @@ def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(hall: Live, visit
 def test_an_expired_cookie_is_refused_and_the_open_page_says_so(
     serve: Callable[..., Live], clock: Clock, visit: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(websocket, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(doorkeeper, "CHECK_SECONDS", 0.1)
     live = serve(clock=clock)
     page = visit(live).sign_in()
     clock.advance(30 * DAY)

@@ -14,9 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
-from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from crewhall.edges.http.guard import refusal
 from crewhall.edges.http.peer import Peer
@@ -211,19 +209,6 @@ class Connection(HttpToolsProtocol):
     def abort(self) -> None:
         """Close the connection without a word, and without waiting for what is still to be sent."""
         self.transport.abort()
-
-
-class WatcherConnection(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket connection, for which a refusal and what watchers say are no faults of the hub's."""
-
-    async def send(self, message: ASGISendEvent) -> None:
-        await super().send(message)
-        if self.initial_response is not None and self.close_sent:  # refused, and uvicorn looks for a handshake
-            self.handshake_complete = True
-
-    def send_receive_event_to_app(self) -> None:
-        self.curr_msg_data_type = "bytes"  # nobody reads it, so it need not be UTF-8
-        super().send_receive_event_to_app()
 
 
 def refusing(failure: Failure) -> Any:

@@ -6,6 +6,9 @@ Events as they happen: one reader of the log for the whole hub, and watchers tha
 
 A watcher asks for what follows its cursor, so it loses nothing and sees nothing twice, whatever its pace; and since
 the feed holds nothing for it, one that stops reading costs the hub no memory and is dropped after a while.
+
+Watchers are told a few at a time, with a turn for calls between. The feed reads on when all have been told, and waits
+longer before it does the more there are: what came meanwhile is one message.
 """
 
 import asyncio
@@ -17,6 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from crewhall.edges.http.watcher_connection import text_frame
 from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.families.work.event.model import Event
 from crewhall.store.events import events_after, events_kept_after, newest_event, newest_seen, wait_for_event
@@ -28,6 +32,10 @@ PAGE = 500
 OWNED = ("task.", "checkpoint.", "workspace.", "message.broadcast")  # events whose owners are looked up
 PAGES = 64  # texts that watchers of one pace share
 GATHER_SECONDS = 0.03  # what comes this close together goes out as one
+EACH_SECONDS = 0.00025  # for each that listens: what it takes to tell a thousand hardly depends on how much there is
+MOST_SECONDS = 0.5
+SLICE = 20  # are told between two turns of calls
+PAUSE_SECONDS = 0.001
 WAIT_SECONDS = 1.0
 MESSAGE_BYTES = 256 * 1024  # WebSocket clients refuse a message of 1 MiB, unless told otherwise
 
@@ -42,6 +50,13 @@ class FeedEvent(NamedTuple):
     owners: tuple[str, ...] = ()  # the workflow of a task or workspace, the agents of a message
 
 
+class Page(NamedTuple):
+    """Events as a WebSocket's message, empty when there are none, and the cursor after them."""
+
+    frame: bytes
+    cursor: int
+
+
 class Feed:
     """The hub's one reader of the event log. It starts with the first watcher."""
 
@@ -49,10 +64,11 @@ class Feed:
         self._dispatcher = dispatcher
         self._kept: deque[FeedEvent] = deque()
         self._kept_after = 0  # every event after this one is in memory
-        self._pages: dict[tuple[int, str | None], tuple[str, int]] = {}
+        self._pages: dict[tuple[int, str | None], Page] = {}
         self._listeners: dict[object, Callable[[list[FeedEvent]], None]] = {}
-        self._changed = asyncio.Event()
         self._begun: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
+        self._told = threading.Event()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.position = 0  # the newest event that watchers can see
@@ -73,24 +89,44 @@ class Feed:
         self._thread.start()
 
     def _follow(self, loop: asyncio.AbstractEventLoop, position: int) -> None:
-        """In the feed's thread: read what is new, and hand it to the loop."""
+        """In the feed's thread: read what is new, and hand it to the loop, which tells it before there is more."""
         store = self._dispatcher.hub.store
         while not self._stop.is_set():
             try:
                 if not wait_for_event(store, position, WAIT_SECONDS, self._stop):
                     continue
-                with store.read(of_events=True) as tx:
-                    rows = events_kept_after(tx, position, PAGE)
-                    events = _with_owners(tx, [feed_event(row) for row in rows])
+                events = self._events_after(position)
             except Exception as error:
                 log.warning("the event log cannot be read", extra={"error": error})
                 self._stop.wait(WAIT_SECONDS)
                 continue
-            if rows:
-                position = rows[-1]["seq"]
-                with suppress(RuntimeError):  # the loop has closed
-                    loop.call_soon_threadsafe(self._put, events)
-            self._stop.wait(GATHER_SECONDS)
+            if events:
+                position = events[-1].seq
+                self._hand_over(loop, events)
+            self._stop.wait(self.gather_seconds)
+
+    def _events_after(self, position: int) -> list[FeedEvent]:
+        with self._dispatcher.hub.store.read(of_events=True) as tx:
+            rows = events_kept_after(tx, position, PAGE)
+            return _with_owners(tx, [feed_event(row) for row in rows])
+
+    def _hand_over(self, loop: asyncio.AbstractEventLoop, events: list[FeedEvent]) -> None:
+        """Wait until all have been told, or the feed is closed: `close` sets `_stop` before it sets `_told`."""
+        self._told.clear()
+        if not self._stop.is_set():
+            with suppress(RuntimeError):  # the loop has closed
+                loop.call_soon_threadsafe(self._put, events)
+                self._told.wait()
+
+    @property
+    def gather_seconds(self) -> float:
+        """How long events gather before they go out as one."""
+        return min(MOST_SECONDS, max(GATHER_SECONDS, EACH_SECONDS * self.listeners))
+
+    @property
+    def listeners(self) -> int:
+        """How many are told each batch as it comes."""
+        return len(self._listeners)
 
     def _put(self, events: list[FeedEvent]) -> None:
         self._kept.extend(events)
@@ -98,13 +134,19 @@ class Feed:
             self._kept_after = self._kept.popleft().seq
         self.position = events[-1].seq
         self._pages.clear()
-        self._changed.set()
-        self._changed = asyncio.Event()
-        for listener in list(self._listeners.values()):
-            listener(events)
+        self._telling = asyncio.create_task(self._tell(events))
+        self._telling.add_done_callback(lambda _: self._told.set())
+
+    async def _tell(self, events: list[FeedEvent]) -> None:
+        """Tell all who listen now, a slice at a time."""
+        for number, (token, listener) in enumerate(list(self._listeners.items()), 1):
+            if token in self._listeners:  # it may have ended meanwhile
+                listener(events)
+            if number % SLICE == 0:
+                await asyncio.sleep(PAUSE_SECONDS)
 
     def listen(self, listener: Callable[[list[FeedEvent]], None]) -> Callable[[], None]:
-        """Give every batch to a listener; the function that comes back ends that."""
+        """Give every batch from the next on to a listener; the function that comes back ends that."""
         token = object()
         self._listeners[token] = listener
 
@@ -113,25 +155,27 @@ class Feed:
 
         return end
 
-    async def page_after(self, cursor: int, topic: str | None) -> tuple[str, int]:
-        """The events after a cursor as the text of a message, and the cursor after them; empty when there are none.
+    async def page_after(self, cursor: int, topic: str | None) -> Page:
+        """The events after a cursor. Raises CursorExpired."""
+        page = self.page_in_memory(cursor, topic)
+        return page or self._share(cursor, topic, await self._from_log(cursor, topic))
 
-        Raises CursorExpired.
-        """
-        key = (cursor, topic)
-        if key not in self._pages:
-            page = self._from_memory(cursor, topic) if cursor >= self._kept_after else None
-            page = page or await self._from_log(cursor, topic)
-            if len(self._pages) >= PAGES:
-                self._pages.clear()
-            self._pages[key] = page
-        return self._pages[key]
+    def page_in_memory(self, cursor: int, topic: str | None) -> Page | None:
+        """The same for a watcher that is not far behind; None when it has to read the log."""
+        page = self._pages.get((cursor, topic))
+        if page is None and cursor >= self._kept_after:
+            events = [event for event in self._kept if event.seq > cursor and _fits(event, topic)]
+            page = self._share(cursor, topic, _page(events, max(cursor, self.position), self.position))
+        return page
 
-    def _from_memory(self, cursor: int, topic: str | None) -> tuple[str, int]:
-        events = [event for event in self._kept if event.seq > cursor and _fits(event, topic)]
-        return _page(events, max(cursor, self.position), self.position)
+    def _share(self, cursor: int, topic: str | None, page: Page) -> Page:
+        """The page, kept for all watchers of this pace."""
+        if len(self._pages) >= PAGES:
+            self._pages.clear()
+        self._pages[cursor, topic] = page
+        return page
 
-    async def _from_log(self, cursor: int, topic: str | None) -> tuple[str, int]:
+    async def _from_log(self, cursor: int, topic: str | None) -> Page:
         def read() -> tuple[list[Any], int]:
             with self._dispatcher.hub.store.read(of_events=True) as tx:
                 return events_after(tx, cursor, PAGE, topic=topic), newest_event(tx)
@@ -146,13 +190,9 @@ class Feed:
         """The newest event that watchers can see; all of them, as long as nobody watches."""
         return self.position if self._thread is not None else 2**63
 
-    async def beyond(self, cursor: int) -> None:
-        """Wait for an event after the cursor."""
-        while self.position <= cursor:
-            await self._changed.wait()
-
     def close(self) -> None:
         self._stop.set()
+        self._told.set()
         self._dispatcher.hub.store.announce()
         if self._thread is not None:
             self._thread.join(WAIT_SECONDS * 2)
@@ -180,10 +220,10 @@ def _fits(event: FeedEvent, topic: str | None) -> bool:
     return topic is None or event.what == topic or event.what.startswith(f"{topic}.")
 
 
-def _page(events: list[FeedEvent], cursor: int, newest: int) -> tuple[str, int]:
+def _page(events: list[FeedEvent], cursor: int, newest: int) -> Page:
     """As many of the events as a message takes, and the cursor after them: the one given if all are in it."""
     if not events:
-        return "", cursor
+        return Page(b"", cursor)
     texts: list[str] = []
     size = 0
     for event in events:
@@ -192,7 +232,7 @@ def _page(events: list[FeedEvent], cursor: int, newest: int) -> tuple[str, int]:
             cursor = events[len(texts) - 1].seq
             break
         texts.append(event.text)
-    return page_text(texts, cursor, newest), cursor
+    return Page(text_frame(page_text(texts, cursor, newest)), cursor)
 
 
 def page_text(events: list[str], cursor: int, newest: int) -> str:

@@ -3,21 +3,21 @@
 import asyncio
 import json
 import logging
-import time
-from contextlib import suppress
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
+from uvicorn.protocols.utils import ClientDisconnected
 
 from crewhall.edges.http.feed import Feed, page_text
 from crewhall.edges.http.guard import credentials
+from crewhall.edges.http.watcher import Watcher
 from crewhall.edges.hub.dispatch import Dispatcher
 from crewhall.errors import Failure, InvalidInput
+from crewhall.identity import Credentials
 
 log = logging.getLogger(__name__)
-CHECK_SECONDS = 1.0  # how often a watcher's token or cookie is looked at again
 CLOSE_CODES = {401: 4401, 410: 4410}
 BUG = 1011
 
@@ -34,49 +34,43 @@ class LiveEdge:
         return [WebSocketRoute("/api/v1/events", self._watch), Route("/api/v1/events", _refuse_plain_get)]
 
     async def _watch(self, websocket: WebSocket) -> None:
-        actor = await self._dispatcher.actor(credentials(websocket.scope, self._dispatcher.hub.settings))
+        who = credentials(websocket.scope, self._dispatcher.hub.settings)
+        actor = await self._dispatcher.actor(who)
         with self._dispatcher.stream(actor):
-            await self._serve(websocket)
+            await self._serve(websocket, who)
 
-    async def _serve(self, websocket: WebSocket) -> None:
+    async def _serve(self, websocket: WebSocket, who: Credentials) -> None:
         after, topic = _query(websocket)
         await self._feed.begin()
         await websocket.accept()
+        cursor = self._feed.position if after is None else after
+        watcher = Watcher(self._feed, websocket.scope["state"]["transport"].get_protocol(), cursor, topic)
         self.watchers += 1
-        sending = asyncio.create_task(self._send(websocket, after, topic))
+        sending = asyncio.create_task(self._send(websocket, watcher))
         leaving = asyncio.create_task(_wait_for_leave(websocket))
         try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            with self._dispatcher.doorkeeper.watch(who, watcher.refuse):
+                await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.watchers -= 1
             for task in (sending, leaving):
                 task.cancel()
             await asyncio.gather(sending, leaving, return_exceptions=True)
 
-    async def _send(self, websocket: WebSocket, after: int | None, topic: str | None) -> None:
-        cursor = self._feed.position if after is None else after
-        settings = self._dispatcher.hub.settings
-        who, seen_at = credentials(websocket.scope, settings), time.monotonic()
+    async def _send(self, websocket: WebSocket, watcher: Watcher) -> None:
+        slow_seconds = self._dispatcher.hub.settings["events.slow_seconds"]
         try:
             # The first message comes at once, though it may have no events: it tells the cursor to come back with.
-            await websocket.send_text(page_text([], cursor, self._feed.position))
-            while True:
-                text, cursor = await self._feed.page_after(cursor, topic)
-                if text:
-                    await asyncio.wait_for(websocket.send_text(text), settings["events.slow_seconds"])
-                left = CHECK_SECONDS - (time.monotonic() - seen_at)
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._feed.beyond(cursor), max(0.0, left))
-                if time.monotonic() - seen_at >= CHECK_SECONDS:
-                    await self._dispatcher.actor(who)
-                    seen_at = time.monotonic()
-        except Failure as failure:
-            await websocket.send_text(json.dumps(failure.body()))
-            await websocket.close(CLOSE_CODES.get(failure.status, BUG), failure.code)
+            await websocket.send_text(page_text([], watcher.cursor, self._feed.position))
+            try:
+                await watcher.follow(slow_seconds)
+            except Failure as failure:
+                await asyncio.wait_for(websocket.send_text(json.dumps(failure.body())), slow_seconds)
+                await websocket.close(CLOSE_CODES.get(failure.status, BUG), failure.code)
         except TimeoutError:
-            log.warning("a watcher does not read and is dropped", extra={"cursor": cursor})
+            log.warning("a watcher does not read and is dropped", extra={"cursor": watcher.cursor})
             websocket.scope["state"]["transport"].abort()
-        except WebSocketDisconnect:
+        except (WebSocketDisconnect, ClientDisconnected):
             log.debug("a watcher went away")
 
 

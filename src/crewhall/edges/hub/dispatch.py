@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from starlette.datastructures import Headers
 
 from crewhall.app import NOWHERE, Hub, Origin, party_of
+from crewhall.edges.hub.doorkeeper import Doorkeeper
 from crewhall.edges.hub.lanes import Lane, Pacer, Streams, Turnstile
 from crewhall.edges.hub.threads import Job, ThreadPerJob, Threads
 from crewhall.errors import Failure, Internal, TimedOut, Unavailable
@@ -106,6 +107,7 @@ class Dispatcher:
         self._pacer = Pacer()
         self._large_bodies = Turnstile(LARGE_BODIES)
         self._streams = Streams()
+        self.doorkeeper = Doorkeeper(hub, self.thread)
         self._running: dict[Stop, Job[CallResult]] = {}
         self._worktrees: dict[Stop, str | None] = {}  # of the running calls
         self.is_stopping = False

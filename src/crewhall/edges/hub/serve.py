@@ -30,12 +30,13 @@ from crewhall.app import Hub
 from crewhall.config import Settings
 from crewhall.edges.bridge.address_files import AddressFile, running_hubs
 from crewhall.edges.bridge.hub_socket import HubSocket
-from crewhall.edges.http.connection import Connection, WatcherConnection
+from crewhall.edges.http.connection import Connection
 from crewhall.edges.http.errors import HANDLERS
 from crewhall.edges.http.guard import Guard, credentials
 from crewhall.edges.http.metrics import Metrics
 from crewhall.edges.http.rest import PREFIX, RestEdge
 from crewhall.edges.http.waiting_room import raise_open_files
+from crewhall.edges.http.watcher_connection import WatcherConnection
 from crewhall.edges.http.websocket import LiveEdge
 from crewhall.edges.hub.services import HubServices
 from crewhall.edges.web.pages import Pages, make_link, url_of
