@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
+import httpx2
 import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection
@@ -17,7 +18,13 @@ from crewhall.identity import OPERATOR, Credentials
 from crewhall.store.transaction import Tx
 from tests.conftest import BOTH, Agent, Live, eventually
 from tests.edges.conftest import SharedHubs, newcomer
-from tests.edges.test_live import seen, watching
+from tests.edges.forked_bridge import ForkedBridge
+from tests.edges.interfaces import META, MODERN
+from tests.edges.raw_http import mcp_headers
+from tests.edges.stdio import hall_of
+from tests.edges.test_live import register, seen, watching
+
+AGENTS = {"resourceSubscriptions": ["crewhall://agents"]}
 
 
 @pytest.fixture(params=BOTH)
@@ -94,6 +101,35 @@ def test_a_revoked_token_ends_its_watchers_and_no_others(live: Live) -> None:
         assert end_of(one) == end_of(two) == ("FORBIDDEN", 4401)
         live.hub.call("repository_register", {"path": f"/{gone.id}"}, OPERATOR)
         assert seen(local, 1) and seen(other, 1)
+
+
+def test_a_revoked_token_ends_what_listens_over_http(live: Live) -> None:
+    agent = newcomer(live)
+    message = {"jsonrpc": "2.0", "id": 5, "method": "subscriptions/listen"}
+    message |= {"params": {"notifications": AGENTS, "_meta": META}}
+    headers = mcp_headers(MODERN, "subscriptions/listen") | {"Authorization": f"Bearer {agent.token}"}
+    with httpx2.stream("POST", f"{live.url}/mcp", json=message, headers=headers, timeout=30) as stream:
+        datas = (json.loads(line[6:]) for line in stream.iter_lines() if line.startswith("data: {"))
+        assert next(datas)["method"] == "notifications/subscriptions/acknowledged"
+        revoke(live, agent)
+        last = list(datas)[-1]
+    assert last["id"] == 5 and last["error"]["data"]["code"] == "FORBIDDEN"
+    eventually(lambda: live.server.services.listening.streams == 0)
+
+
+def test_a_revoked_token_ends_what_listens_through_a_bridge(live: Live) -> None:
+    gone = newcomer(live)
+    one = ForkedBridge(live.hub.settings.home, **hall_of(live), CREWHALL_TOKEN=gone.token)
+    other = ForkedBridge(live.hub.settings.home, **hall_of(live))
+    name, _ = (client.send("subscriptions/listen", notifications=AGENTS) for client in (one, other))
+    eventually(lambda: one.notices and other.notices)
+    revoke(live, gone)
+    assert one.answer(name)["error"]["data"]["code"] == "FORBIDDEN"
+    before = len(other.notices)
+    register(live, 1)
+    eventually(lambda: len(other.notices) > before)
+    one.close()
+    other.close()
 
 
 def refusal_when(live: Live, asking: Callable[[Callable[[], Refused]], Any]) -> Failure:

@@ -248,10 +248,9 @@ class BridgeConnection:
         hello, hub = self._hello, self._edge.dispatcher.hub
         token = hello.get("token")
         is_local = token is None and hub.settings["auth.local_without_token"]
+        brought = Credentials(token=None if token is None else str(token), is_local=is_local, sender=self._sender)
         dispatcher = self._edge.dispatcher
-        actor = await (dispatcher.caller if calls_tool else dispatcher.actor)(
-            Credentials(token=None if token is None else str(token), is_local=is_local, sender=self._sender)
-        )
+        actor = await (dispatcher.caller if calls_tool else dispatcher.actor)(brought)
         variables = hello.get("variables") or {}
         given = {name: str(variables[name]) for name in CLIENT_VARIABLES if name in variables}
         origin = Origin(client_directory(hello.get("directory")), self.bridge, given)
@@ -262,6 +261,7 @@ class BridgeConnection:
             hello.get("profile"),
             edge="bridge",
             origin=origin,
+            credentials=brought,
         )
 
 

@@ -10,7 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 from crewhall.app import NOWHERE, Origin
 from crewhall.edges.http.guard import refusal
 from crewhall.errors import InvalidInput
-from crewhall.identity import Actor
+from crewhall.identity import Actor, Credentials
 from crewhall.tool import PROFILES, Registry
 
 UNAUTHORIZED = "crewhall.unauthorized"  # in a request's scope: why a guess turned out to be wrong
@@ -19,16 +19,20 @@ WORKTREE = "crewhall.worktree"  # in a request's scope: root and identity of the
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks, by which way in, and which tools it wants to see."""
+    """Who asks, by which way in, and which tools it wants to see.
+
+    What it came in with is looked at again while it has a stream open; None needs no look.
+    """
 
     actor: Actor
     families: tuple[str, ...]
     profile: str
     edge: str = "mcp"
     origin: Origin = NOWHERE
+    credentials: Credentials | None = None
 
 
-def caller_by(registry: Registry, actor: Actor, scope: Scope, edge: str = "mcp") -> Caller:
+def caller_by(registry: Registry, actor: Actor, scope: Scope, edge: str, credentials: Credentials) -> Caller:
     """The caller of an HTTP request, by its path, query and headers. Raises InvalidInput as `caller` does.
 
     On the server of a worktree it sees all there is, which is little, whatever its role.
@@ -37,14 +41,21 @@ def caller_by(registry: Registry, actor: Actor, scope: Scope, edge: str = "mcp")
     named = scope.get("path_params", {}).get("families") or headers.get("x-crewhall-families", "")
     profile, worktree = profile_in_query(scope) or headers.get("x-crewhall-profile"), scope.get(WORKTREE)
     if worktree is None:
-        return caller(registry, actor, named, profile, edge=edge)
+        return caller(registry, actor, named, profile, edge=edge, credentials=credentials)
     root, identity = worktree
     origin = Origin(worktree=root, identity=identity)
-    return caller(registry, actor, "", profile or "all", edge=edge, origin=origin)
+    return caller(registry, actor, "", profile or "all", edge=edge, origin=origin, credentials=credentials)
 
 
 def caller(
-    registry: Registry, actor: Actor, named: str, profile: str | None, *, edge: str, origin: Origin = NOWHERE
+    registry: Registry,
+    actor: Actor,
+    named: str,
+    profile: str | None,
+    *,
+    edge: str,
+    origin: Origin = NOWHERE,
+    credentials: Credentials | None = None,
 ) -> Caller:
     """An actor that sees these families under this profile. Raises InvalidInput for one there is not."""
     families = families_in(named)
@@ -55,7 +66,8 @@ def caller(
         raise InvalidInput(f"there is no family '{unknown[0][:50]}'", hint=f"The families are {', '.join(known)}.")
     if profile not in PROFILES:
         raise InvalidInput(f"there is no profile '{profile[:50]}'", hint=f"The profiles are {', '.join(PROFILES)}.")
-    return Caller(actor.reading_only() if profile == "readonly" else actor, families, profile, edge, origin)
+    actor = actor.reading_only() if profile == "readonly" else actor
+    return Caller(actor, families, profile, edge, origin, credentials)
 
 
 def profile_in_query(scope: Scope) -> str | None:

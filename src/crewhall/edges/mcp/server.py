@@ -154,7 +154,7 @@ class McpEdge:
         """
         given = credentials(scope, self.dispatcher.hub.settings)
         actor = await (self.dispatcher.caller(given) if guess else self.dispatcher.actor(given))
-        return caller_by(self.registry, actor, scope, edge)
+        return caller_by(self.registry, actor, scope, edge, given)
 
     async def _list(self, ctx: ServerRequestContext[Any], _: PaginatedRequestParams | None) -> ListToolsResult:
         who = caller_of(ctx)

@@ -3,15 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 from mcp.server.context import ServerRequestContext
 from mcp.server.subscriptions import ListenHandler, ResourceUpdated, ServerEvent
 from mcp_types import SubscriptionFilter, SubscriptionsListenRequestParams, SubscriptionsListenResult
 
 from crewhall.edges.http.feed import Feed, FeedEvent
 from crewhall.edges.hub.dispatch import Dispatcher
-from crewhall.edges.mcp.caller import caller_of
+from crewhall.edges.mcp.caller import Caller, caller_of
 from crewhall.edges.mcp.resources import addresses, is_told, protocol_error
-from crewhall.errors import InvalidInput, LimitExceeded
+from crewhall.errors import Failure, InvalidInput, LimitExceeded
 from crewhall.tool import Registry
 
 MOST_ADDRESSES = 500  # that a stream listens to; each is compared with all resources
@@ -38,11 +39,28 @@ class Listening:
             with self._dispatcher.stream(who.actor, who.origin):
                 self.streams += 1
                 try:
-                    return await self._handler(ctx, told)
+                    return await self._listen(ctx, told, who)
                 finally:
                     self.streams -= 1
         except LimitExceeded as failure:
             raise protocol_error(failure, failure.body()) from None
+
+    async def _listen(
+        self, ctx: ServerRequestContext[Any], told: SubscriptionsListenRequestParams, who: Caller
+    ) -> SubscriptionsListenResult:
+        """Until the client goes, the hub stops, or what the client came in with opens nothing any more."""
+        if who.credentials is None:
+            return await self._handler(ctx, told)
+        reasons: list[Failure] = []
+        with anyio.CancelScope() as scope:
+
+            def refuse(failure: Failure) -> None:
+                reasons.append(failure)
+                scope.cancel()
+
+            with self._dispatcher.doorkeeper.watch(who.credentials, refuse):
+                return await self._handler(ctx, told)
+        raise protocol_error(reasons[0], reasons[0].body())
 
     def _without_untold(self, params: SubscriptionsListenRequestParams) -> SubscriptionsListenRequestParams:
         """The same for what is told alone, which the acknowledgement lists; no list changes while a hub runs."""
