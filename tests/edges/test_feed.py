@@ -126,6 +126,25 @@ def test_a_listener_that_ends_while_others_are_told_hears_no_more(hub: Hub) -> N
     assert heard == []
 
 
+def test_a_listener_with_a_fault_keeps_nobody_else_from_hearing(hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[int] = []
+
+    def broken(_: list[FeedEvent]) -> None:
+        raise ValueError("a bug")
+
+    async def use() -> None:
+        async with feeding(hub) as feed:
+            done = asyncio.Event()
+            feed.listen(broken)
+            feed.listen(lambda events: heard.append(len(events)))
+            feed.listen(lambda _: done.set())
+            write(hub, 1)
+            await asyncio.wait_for(done.wait(), 20)
+
+    asyncio.run(use())
+    assert heard == [1] and "a bug in one who listens to events" in caplog.text
+
+
 def test_a_feed_that_is_closed_while_it_tells_ends_at_once(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed_module, "PAUSE_SECONDS", 1000)
 

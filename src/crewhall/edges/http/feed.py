@@ -18,6 +18,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from crewhall.edges.http.watcher_connection import text_frame
@@ -141,7 +142,7 @@ class Feed:
         """Tell all who listen now, a slice at a time."""
         for number, (token, listener) in enumerate(list(self._listeners.items()), 1):
             if token in self._listeners:  # it may have ended meanwhile
-                listener(events)
+                _tell_one(listener, events)
             if number % SLICE == 0:
                 await asyncio.sleep(PAUSE_SECONDS)
 
@@ -164,7 +165,8 @@ class Feed:
         """The same for a watcher that is not far behind; None when it has to read the log."""
         page = self._pages.get((cursor, topic))
         if page is None and cursor >= self._kept_after:
-            events = [event for event in self._kept if event.seq > cursor and _fits(event, topic)]
+            latest = takewhile(lambda event: event.seq > cursor, reversed(self._kept))
+            events = [event for event in latest if _fits(event, topic)][::-1]
             page = self._share(cursor, topic, _page(events, max(cursor, self.position), self.position))
         return page
 
@@ -196,6 +198,13 @@ class Feed:
         self._dispatcher.hub.store.announce()
         if self._thread is not None:
             self._thread.join(WAIT_SECONDS * 2)
+
+
+def _tell_one(listener: Callable[[list[FeedEvent]], None], events: list[FeedEvent]) -> None:
+    try:
+        listener(events)
+    except Exception:  # the others are told all the same
+        log.exception("a bug in one who listens to events")
 
 
 def feed_event(row: Row) -> FeedEvent:
