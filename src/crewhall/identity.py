@@ -196,8 +196,8 @@ def identify(look: Look, credentials: Credentials, now: int, memory: TokenMemory
 
 def hashes_gone(store: Store, hashes: Collection[str], now: int) -> set[str]:
     """Those of these tokens, given by their hashes, that open nothing any more: one query, however many they are."""
-    with store.read() as tx:
-        return {row["hash"] for row in tx.all("tokens_gone", hashes=json.dumps(list(hashes)), now=now)}
+    (found,) = store.ask([Step("tokens_gone", {"hashes": json.dumps(list(hashes)), "now": now})])
+    return {row["hash"] for row in found.rows}
 
 
 def _by_process(look: Look, instance_id: str) -> Actor:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -15,7 +15,7 @@ from crewhall.edges.hub import doorkeeper
 from crewhall.edges.hub.doorkeeper import Doorkeeper, Refused
 from crewhall.errors import Failure, Unavailable
 from crewhall.identity import OPERATOR, Credentials
-from crewhall.store.transaction import Tx
+from crewhall.store.transaction import Rows, Step
 from tests.conftest import BOTH, Agent, Live, eventually
 from tests.edges.conftest import SharedHubs, newcomer
 from tests.edges.forked_bridge import ForkedBridge
@@ -34,20 +34,18 @@ def live(request: pytest.FixtureRequest, shared_hubs: SharedHubs, monkeypatch: p
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """The queries for tokens that are made from now on: by which name, and for how many."""
+def asked(live: Live, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """The queries for tokens that are made from now on outside transactions: by which name, and for how many."""
     found: list[tuple[str, int]] = []
+    store = type(live.hub.store)
+    ask = store.ask
 
-    def note(function: Callable[..., Any]) -> Callable[..., Any]:
-        def noting(self: Any, name: str, /, **params: Any) -> Any:
-            if name.startswith("token"):
-                found.append((name, len(json.loads(params.get("hashes", "[0]")))))
-            return function(self, name, **params)
+    def noting(self: Any, steps: Sequence[Step]) -> list[Rows]:
+        hashes = [(step.name, json.loads(step.params.get("hashes", "[0]"))) for step in steps]
+        found.extend((name, len(each)) for name, each in hashes if name.startswith("token"))
+        return ask(self, steps)
 
-        return noting
-
-    monkeypatch.setattr(Tx, "all", note(Tx.all))
-    monkeypatch.setattr(Tx, "one", note(Tx.one))
+    monkeypatch.setattr(store, "ask", noting)
     return found
 
 
@@ -66,25 +64,16 @@ def end_of(watcher: ClientConnection) -> tuple[str, int]:
         return json.loads(last)["code"], closed.rcvd.code
 
 
-def test_the_tokens_of_all_watchers_are_looked_up_by_one_query(
-    live: Live, asked: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_tokens_of_all_watchers_are_looked_up_by_one_query(live: Live, asked: list[tuple[str, int]]) -> None:
     agents = [newcomer(live) for _ in range(20)]
-    store_one, single = type(live.hub.store).one, []
-
-    def one(self: Any, name: str, /, **params: Any) -> Any:
-        single.append(name)
-        return store_one(self, name, **params)
-
     with ExitStack() as stack:
         for agent in agents:
             stack.enter_context(watching(live, Authorization=f"Bearer {agent.token}"))
             stack.enter_context(watching(live, Authorization=f"Bearer {agent.token}"))
-        monkeypatch.setattr(type(live.hub.store), "one", one)
+        assert asked.count(("token_find", 1)) == 40, "who connects is looked up by itself"
         asked.clear()
         eventually(lambda: len(asked) >= 4)
         assert asked[1:4] == [("tokens_gone", 20)] * 3
-    assert "token_find" not in single
 
 
 def test_a_revoked_token_ends_its_watchers_and_no_others(live: Live) -> None:
