@@ -20,7 +20,7 @@ from crewhall.errors import Unauthorized
 from crewhall.hall_directory import make_home
 from crewhall.outside.processes import ProcessId, lineage
 from crewhall.outside.processes import identify as identify_process
-from crewhall.store.transaction import Look, Row, Rows, Step, Store, Tx
+from crewhall.store.transaction import Look, QueuedStatement, Row, Rows, Store, Tx
 from crewhall.token_file import TOKEN_FILE, read_operator_token
 
 ID_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -196,7 +196,7 @@ def identify(look: Look, credentials: Credentials, now: int, memory: TokenMemory
 
 def hashes_gone(store: Store, hashes: Collection[str], now: int) -> set[str]:
     """Those of these tokens, given by their hashes, that open nothing any more: one query, however many they are."""
-    (found,) = store.ask([Step("tokens_gone", {"hashes": json.dumps(list(hashes)), "now": now})])
+    (found,) = store.ask([QueuedStatement("tokens_gone", {"hashes": json.dumps(list(hashes)), "now": now})])
     return {row["hash"] for row in found.rows}
 
 

@@ -15,7 +15,7 @@ from crewhall.edges.hub import doorkeeper
 from crewhall.edges.hub.doorkeeper import Doorkeeper, Refused
 from crewhall.errors import Failure, Unavailable
 from crewhall.identity import OPERATOR, Credentials
-from crewhall.store.transaction import Rows, Step
+from crewhall.store.transaction import QueuedStatement, Rows
 from tests.conftest import BOTH, Agent, Live, eventually
 from tests.edges.conftest import SharedHubs, newcomer
 from tests.edges.forked_bridge import ForkedBridge
@@ -40,7 +40,7 @@ def asked(live: Live, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     store = type(live.hub.store)
     ask = store.ask
 
-    def noting(self: Any, steps: Sequence[Step]) -> list[Rows]:
+    def noting(self: Any, steps: Sequence[QueuedStatement]) -> list[Rows]:
         hashes = [(step.name, json.loads(step.params.get("hashes", "[0]"))) for step in steps]
         found.extend((name, len(each)) for name, each in hashes if name.startswith("token"))
         return ask(self, steps)
