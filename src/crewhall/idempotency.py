@@ -55,17 +55,17 @@ def _hash(arguments: Mapping[str, Any]) -> str:
 def savepoint(tx: Tx) -> Iterator[Tx]:
     """A block of an open transaction; an exception undoes what the block did, and only that."""
     tx.flush()
-    events_before, changes_before, batches_before = len(tx.pending), tx.changes.copy(), tx.batches
+    events_before, changes_before = len(tx.pending), tx.changes.copy()
     tx.run("part_begin")
     try:
         yield tx
         tx.flush()
     except BaseException as error:
-        tx.drop()
+        was_begun = not tx.drop("part_begin")
         del tx.pending[events_before:]
         tx.changes = changes_before
         try:
-            if tx.batches > batches_before:
+            if was_begun:
                 tx.run("part_undo")
                 tx.flush()
         finally:

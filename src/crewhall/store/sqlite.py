@@ -132,7 +132,6 @@ class LocalTx(Tx):
             if step.then is not None:
                 step.then(done)
         self.waiting.clear()
-        self.batches += 1
         return done
 
 

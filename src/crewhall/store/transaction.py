@@ -99,7 +99,6 @@ class Tx:
     changes: Changes = field(default_factory=Changes)
     waiting: list[QueuedStatement] = field(default_factory=list)
     _early: dict[Any, Rows | None] = field(default_factory=dict)  # of hints; None until they have been sent
-    batches: int = 0  # how often statements were sent
 
     @property
     def now(self) -> int:
@@ -170,10 +169,12 @@ class Tx:
     def _drop_hints(self) -> None:
         self.waiting = [step for step in self.waiting if not step.is_hint]
 
-    def drop(self) -> None:
-        """Forget what is waiting."""
+    def drop(self, name: str) -> bool:
+        """Forget what is waiting; whether a statement of that name is among it."""
+        was_waiting = any(step.name == name for step in self.waiting)
         self.waiting.clear()
         self._early.clear()
+        return was_waiting
 
     def _put(self, *steps: QueuedStatement) -> None:
         self._early.clear()
@@ -201,7 +202,6 @@ class Tx:
     def _send(self, *steps: QueuedStatement) -> Rows:
         """Run what is waiting, then the steps; what the last one gave."""
         batch, self.waiting = [*self.waiting, *steps], []
-        self.batches += 1
         results = self._statements.run(batch) if batch else [Rows([], 0)]
         for step, done in zip(batch, results, strict=False):
             if step.then is not None:
