@@ -21,8 +21,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypedDict, TypeVar
 
-from crewhall.errors import Conflict, Failure, Unavailable
+from crewhall.errors import Conflict, Unavailable
 from crewhall.identity import new_id
+from crewhall.outages import log_failure
 from crewhall.store.transaction import Row, Store, Tx, Work
 
 LEASE_MS = 120_000  # longer than any one act takes without a beat
@@ -319,9 +320,8 @@ class Journal:
         try:
             self._settle(operation, world)
         except Exception as error:
-            is_bug = not isinstance(error, Failure)
-            about = {"kind": operation.kind.name, "subject": operation.subject, "error": str(error)}
-            log.warning("an operation is left half done", extra=about, exc_info=is_bug)
+            about = {"kind": operation.kind.name, "subject": operation.subject}
+            log_failure(log, "an operation is left half done", error, **about)
             if operation.age_ms >= FORGET_MS:
                 operation.drop()
             else:

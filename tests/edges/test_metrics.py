@@ -569,8 +569,9 @@ def test_whatever_is_wrong_only_the_log_says_more(
     live = serve(clock=clock)
     clock.error = error
     assert health(live) == (503, {"status": "unavailable", "reason": "the database takes no changes"})
-    (said,) = [record for record in caplog.records if record.message == "a change does not get through"]
-    assert str(error) in f"{vars(said).get('reason')} {said.exc_info}"
+    message = "a change does not get through" if isinstance(error, ZeroDivisionError) else error.args[0]
+    (said,) = [record for record in caplog.records if record.message == message]
+    assert str(error) in f"{said.message} {said.exc_info}"
 
 
 def fill_the_disk_of_a_hall(directory: Path) -> None:

@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from crewhall.config import Settings
-from crewhall.errors import Failure
+from crewhall.errors import Failure, Unavailable
+from crewhall.outages import log_failure
 from crewhall.stop import Stop
 from crewhall.store.events import prune
 from crewhall.store.transaction import Tx, Work
@@ -162,17 +163,24 @@ class Chores:
         """Run a chore if this hub holds it. What fails is logged, and in the record."""
         error, record, began = None, self.records[chore.name], time.monotonic()
         try:
-            if not chore.everywhere and not self._take(chore, tick.now):
-                return
-            record.begin(tick.now)
-            chore.run(tick)
+            if chore.everywhere or self._take(chore, tick.now):
+                record.begin(tick.now)
+                chore.run(tick)
+            self._hub.outages.clear(chore.name)
         except Exception as failure:
             record.begin(tick.now)
             error = failure.message if isinstance(failure, Failure) else f"{type(failure).__name__}: {failure}"
-            log.exception("a chore failed", extra={"chore": chore.name})
+            self._tell(chore, failure)
         finally:
             if record.is_running:
                 record.end(round((time.monotonic() - began) * 1000), error)
+
+    def _tell(self, chore: Chore, failure: Exception) -> None:
+        """Log why a chore failed; what is away for now, once for all that need it."""
+        if isinstance(failure, Unavailable):
+            self._hub.outages.note(chore.name, failure)
+        else:
+            log_failure(log, "a chore failed", failure, chore=chore.name)
 
     def _take(self, chore: Chore, now: int) -> bool:
         """Whether this hub holds the chore; it renews its row when half of the time is over."""

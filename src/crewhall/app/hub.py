@@ -24,6 +24,7 @@ from crewhall.idempotency import run_once
 from crewhall.identity import Actor, Credentials, TokenChanged, TokenMemory
 from crewhall.journal import Journal
 from crewhall.meter import Meter
+from crewhall.outages import Outages
 from crewhall.outside.disk import has_entries
 from crewhall.presence import Presence
 from crewhall.stop import Stop
@@ -45,7 +46,8 @@ class Hub:
         texts = [*texts_in("crewhall"), *(family.queries for family in registry.families)]
         self.store: Store = open_store(settings.database, Queries(texts), settings["database.pool"])
         self.clock = clock or self.store.now
-        self.calls = CallLog(self.store)
+        self.outages = Outages()
+        self.calls = CallLog(self.store, self.outages)
         self.journal = Journal(self.store, self.clock)
         self.meter = Meter(tool.name for tool in registry.tools)
         self.presence = Presence()

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 from crewhall.edges.http.watcher_connection import text_frame
 from crewhall.edges.hub.dispatch import Dispatcher
+from crewhall.errors import Unavailable
 from crewhall.families.work.event.model import Event
 from crewhall.store.events import events_after, events_kept_after, newest_event, newest_seen, wait_for_event
 from crewhall.store.transaction import Row, Tx
@@ -63,6 +64,7 @@ class Feed:
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._dispatcher = dispatcher
+        self._outages = dispatcher.hub.outages
         self._kept: deque[FeedEvent] = deque()
         self._kept_after = 0  # every event after this one is in memory
         self._pages: dict[tuple[int, str | None], Page] = {}
@@ -98,9 +100,10 @@ class Feed:
                     continue
                 events = self._events_after(position)
             except Exception as error:
-                log.warning("the event log cannot be read", extra={"error": error})
+                self._tell(error)
                 self._stop.wait(WAIT_SECONDS)
                 continue
+            self._outages.clear("feed")
             if events:
                 position = events[-1].seq
                 self._hand_over(loop, events)
@@ -128,6 +131,12 @@ class Feed:
     def listeners(self) -> int:
         """How many are told each batch as it comes."""
         return len(self._listeners)
+
+    def _tell(self, error: Exception) -> None:
+        if isinstance(error, Unavailable):
+            self._outages.note("feed", error)
+        else:
+            log.warning("the event log cannot be read", extra={"error": error})
 
     def _put(self, events: list[FeedEvent]) -> None:
         self._kept.extend(events)

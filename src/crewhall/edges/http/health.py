@@ -4,7 +4,8 @@ import logging
 import time
 
 from crewhall.app import Hub
-from crewhall.errors import Failure
+from crewhall.errors import Unavailable
+from crewhall.outages import log_failure
 
 WRITE_SECONDS = 5.0
 WRITE_BYTES = 16_000  # about what a call writes; a single page may find room on a disk that is full for calls
@@ -30,6 +31,7 @@ class WriteProbe:
             self._tell(error)
             return False
         self._is_well = True
+        self._hub.outages.clear("healthz")
         return True
 
     def _try(self) -> None:
@@ -43,8 +45,9 @@ class WriteProbe:
 
     def _tell(self, error: Exception) -> None:
         """Log why, once until a change gets through again."""
-        if self._is_well:
-            is_bug = not isinstance(error, Failure)
-            log.warning("a change does not get through", extra={"reason": str(error)}, exc_info=is_bug)
+        if isinstance(error, Unavailable):
+            self._hub.outages.note("healthz", error)
+        elif self._is_well:
+            log_failure(log, "a change does not get through", error)
         self._is_well = False
         self._wrote_at = -WRITE_SECONDS  # the next try writes, however soon it is

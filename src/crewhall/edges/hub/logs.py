@@ -40,3 +40,5 @@ def set_up(level: str) -> None:
     logging.getLogger("crewhall").setLevel(level.upper())
     if level == "debug":
         root.setLevel(logging.INFO)
+    else:
+        logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns of each try to connect; we tell of outages

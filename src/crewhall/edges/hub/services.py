@@ -16,6 +16,7 @@ from crewhall.edges.mcp.server import McpEdge
 from crewhall.edges.mcp.sse import SseEdge
 from crewhall.edges.mcp.subscriptions import Listening
 from crewhall.edges.worktree.servers import WorktreeServers
+from crewhall.errors import Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +90,9 @@ class HubServices:
         while True:
             try:
                 await self.dispatcher.thread(self.hub.chores.tick)
+                self.hub.outages.clear("chores")
+            except Unavailable as failure:
+                self.hub.outages.note("chores", failure)
             except Exception:
                 log.exception("no chore could be started")
             await asyncio.sleep(self.hub.chores.pause_seconds)

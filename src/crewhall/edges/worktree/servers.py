@@ -20,6 +20,7 @@ from crewhall.edges.worktree.ports import NoPort, take_port
 from crewhall.edges.worktree.server import WorktreeServer
 from crewhall.errors import Unavailable
 from crewhall.families.project.open_worktrees import LISTENER, Serving, note_served
+from crewhall.outages import log_failure
 from crewhall.outside import tokens
 from crewhall.outside.root_path import Identity, identity_of, loose_place
 from crewhall.store.transaction import Row, Work
@@ -87,6 +88,8 @@ class WorktreeServers:
         try:
             self._hub.state(LISTENER).servers = self
             await self._settle()
+        except Unavailable as failure:  # a chore tries again
+            log_failure(log, "worktrees are not served yet", failure)
         finally:
             self.has_begun.set()
 
@@ -152,8 +155,8 @@ class WorktreeServers:
     ) -> None:
         try:
             await self._in_thread(lambda: self._write(id, port, is_served, before, error))
-        except Exception:
-            log.exception("a worktree's state could not be noted", extra={"worktree": id})
+        except Exception as failure:
+            log_failure(log, "a worktree's state could not be noted", failure, worktree=id)
 
     # In a thread of the loop's own pool: the dispatcher's threads may all be waiting for `settle`
 

@@ -15,6 +15,7 @@ from crewhall.families.crew.rules import LIVE
 from crewhall.families.crew.run_directory import run_directory
 from crewhall.families.crew.site import is_running, left_program
 from crewhall.families.crew.steps import remove_instance_worktree
+from crewhall.outages import log_failure
 
 WATCH_SECONDS = 2.0
 log = logging.getLogger(__name__)
@@ -68,8 +69,8 @@ def deliver_messages(tick: Tick) -> None:
             continue
         try:
             deliver(tick, row)
-        except Failure:
-            log.exception("messages could not be delivered", extra={"instance": row["id"]})
+        except Failure as failure:
+            log_failure(log, "messages could not be delivered", failure, instance=row["id"])
 
 
 @crew.chore("instance_worktrees", seconds=30.0, everywhere=True, limit_seconds=120.0)
@@ -80,8 +81,8 @@ def clear_worktrees(tick: Tick) -> None:
             continue
         try:
             changed = remove_instance_worktree(row, tick.stop)
-        except Failure:
-            log.exception("a worktree could not be cleared away", extra={"instance": row["id"]})
+        except Failure as failure:
+            log_failure(log, "a worktree could not be cleared away", failure, instance=row["id"])
             continue
         with tick.begin() as tx:
             tx.run("instance_saved_set", id=row["id"], saved_refs=json.dumps(changed["saved_refs"]), now=tick.now)

@@ -3,9 +3,11 @@
 import json
 
 from crewhall.app import Tick
+from crewhall.errors import Unavailable
 from crewhall.families.work.agent.model import AgentLapsed, AgentPresence
 from crewhall.families.work.claim.leases import lease_ms, lock_with_tasks, log, put_back
 from crewhall.families.work.family import work
+from crewhall.outages import log_failure
 from crewhall.store.transaction import Tx
 
 EXPIRED_AT_ONCE = 50  # agents in one tick
@@ -46,8 +48,10 @@ def expire_leases(tick: Tick) -> None:
         try:
             with tick.begin() as tx:
                 _expire(tx, agent, tick.now)
-        except Exception:
-            log.exception("an agent's lease could not be ended", extra={"agent": agent["id"]})
+        except Unavailable:
+            raise  # the other leases can't be ended either
+        except Exception as error:
+            log_failure(log, "an agent's lease could not be ended", error, agent=agent["id"])
 
 
 def _expire(tx: Tx, lapsed: AgentLapsed, now: int) -> None:

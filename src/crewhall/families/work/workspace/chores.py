@@ -9,6 +9,7 @@ from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get_locked
 from crewhall.families.work.workspace.model import WorkspaceRow
 from crewhall.families.work.workspace.removal import AGAIN_MS, log, note_removed, problem_row, try_removal
+from crewhall.outages import log_failure
 from crewhall.store.transaction import Row
 
 HALF_MADE_MS = 15 * 60_000  # after which a worktree that nobody finished is given up
@@ -37,7 +38,7 @@ def _run_isolated(tick: Tick, row: WorkspaceRow, step: Callable[[], None]) -> No
     try:
         step()
     except Exception as error:
-        log.exception("a workspace could not be tidied up", extra={"workspace": row["id"]})
+        log_failure(log, "a workspace could not be tidied up", error, workspace=row["id"])
         with suppress(Exception):  # it is in the log
             _note_result(tick, row, problem_row(f"{type(error).__name__}: {error}"))
 
