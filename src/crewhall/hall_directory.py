@@ -9,7 +9,7 @@ Standard library only: the bridge starts with this.
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from crewhall.errors import Forbidden, Unavailable
@@ -34,6 +34,13 @@ def make_home(home: Path) -> None:
         raise _changing(home)
 
 
+def refuse_read_only_home(home: Path) -> None:
+    """Raise Unavailable for a hall's directory in which a hub cannot say where it listens."""
+    hint = unwritable_hint([home])
+    if hint is not None:
+        raise Unavailable(f"no hub can serve {home}: it cannot be written", hint=hint)
+
+
 def refuse_open_database(path: Path) -> bool:
     """Raise Forbidden for a database that others can change, by its directory or by what is beside it.
 
@@ -53,6 +60,24 @@ def make_database_directory(path: Path) -> None:
     make_private(str(path.parent))
     if not refuse_open_database(path):
         raise _changing(path.parent)
+
+
+def database_files(path: Path) -> list[Path]:
+    """The directory of a database, and the files that SQLite and we keep in it."""
+    return [path.parent, *(path.with_name(path.name + end) for end in DATABASE_ENDS)]
+
+
+def unwritable_hint(paths: Iterable[Path]) -> str | None:
+    """What to do about the first of these that is there and that this process may not write; None if there is none."""
+    return next((_unwritable(path) for path in paths if os.path.exists(path) and not os.access(path, os.W_OK)), None)
+
+
+def _unwritable(path: Path) -> str:
+    if os.statvfs(path).f_flag & os.ST_RDONLY:
+        return f"{path} is on a file system that is mounted read-only. Mount it writable, or choose another place."
+    return (
+        f"This user may not write {path}. See its owner and mode (`ls -ld {path}`); `chmod u+w {path}` if it is yours."
+    )
 
 
 def _changing(directory: Path) -> Unavailable:

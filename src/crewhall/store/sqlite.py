@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import pysqlite3.dbapi2 as sqlite3
 
 from crewhall.errors import Unavailable
+from crewhall.hall_directory import database_files, unwritable_hint
 from crewhall.ownership import make_private
 from crewhall.store.sql import SQLITE, Queries
 from crewhall.store.transaction import QueuedStatement, Row, Rows, Store, Tx, Work
@@ -147,7 +148,7 @@ class SqliteStore(Store):
         try:
             make_private(str(path.parent))
             self._writer = self._connect()
-            path.chmod(0o600)
+            path.chmod(path.stat().st_mode & 0o600)  # its owner may have taken the right to write it away
             self._process_line = ProcessLine(self._line_path)
         except OSError as error:
             raise self._unfit(error) from None
@@ -184,17 +185,19 @@ class SqliteStore(Store):
     def _unfit(self, error: Exception) -> Unavailable:
         return Unavailable(
             f"{self.path} cannot be opened as a hall's database: {error}",
-            hint="Give the path of a hall's file. For a backup, move this one away and run `crewhall restore`.",
+            hint=unwritable_hint(database_files(self.path))
+            or "Give the path of a hall's file. For a backup, move this one away and run `crewhall restore`.",
         )
 
     def _caller_error(self, error: BaseException) -> BaseException:
         """The error that a caller gets: Unavailable for trouble with the file or disk, otherwise the error itself."""
         if not str(getattr(error, "sqlite_errorname", "")).startswith(TROUBLE):
             return error
+        why = unwritable_hint(database_files(self.path)) or (
+            "See that no other program holds the file and that the disk has room; `crewhall doctor` says more."
+        )
         return Unavailable(
-            f"the hall's database {self.path} cannot be used: {error}",
-            hint="Nothing of this call was kept. See that no other program holds the file and that the disk has room; "
-            "`crewhall doctor` says more.",
+            f"the hall's database {self.path} cannot be used: {error}", hint=f"Nothing of this call was kept. {why}"
         )
 
     def _tx(self, connection: Any, work: Work | None = None) -> Tx:

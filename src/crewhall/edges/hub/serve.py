@@ -41,6 +41,7 @@ from crewhall.edges.http.websocket import LiveEdge
 from crewhall.edges.hub.services import HubServices
 from crewhall.edges.web.pages import Pages, make_link, url_of
 from crewhall.errors import Unavailable
+from crewhall.hall_directory import refuse_read_only_home
 from crewhall.identity import operator_token
 from crewhall.tool import Registry
 
@@ -218,6 +219,7 @@ class HubServer(uvicorn.Server):
 def up(settings: Settings, registry: Registry, say: Callable[[str], object], lock: int | None = None) -> None:
     """Serve a hall until the process is told to stop. A bridge that starts a hub gives it the hall's lock."""
     raise_open_files()
+    refuse_read_only_home(settings.home)
     by_bridge = lock is not None
     if lock is None:
         listener, lock = take_place(settings)
