@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crewhall.edges.hub.serve import refuse_read_only_home
 from crewhall.errors import Unavailable
+from crewhall.hall_directory import refuse_read_only_home
 from crewhall.store.open import open_store
 from crewhall.store.sql import Queries
 from tests.edges.interfaces import CREWHALL

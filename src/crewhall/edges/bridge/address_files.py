@@ -15,6 +15,7 @@ import os
 import urllib.parse
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from crewhall import __version__
 from crewhall.config import Settings
@@ -22,7 +23,7 @@ from crewhall.edges.bridge.hub_socket import hall_key
 from crewhall.hall_directory import make_home
 from crewhall.ownership import open_own
 
-CONNECT_SECONDS = 5
+CONNECT_SECONDS = 2
 
 
 class AddressFile:
@@ -76,30 +77,43 @@ def _is_locked(descriptor: int) -> bool:
     return False
 
 
+class HubAddress(NamedTuple):
+    """Where a hub listens, and the process that it is."""
+
+    url: str
+    pid: int
+
+
 def running_hubs(settings: Settings) -> list[str]:
     """The URLs of the hall's hubs on this node, the longest running first."""
+    return [hub.url for hub in hub_addresses(settings)]
+
+
+def hub_addresses(settings: Settings) -> list[HubAddress]:
+    """The hall's hubs on this node, the longest running first."""
     files = []
     for path in settings.home.glob("hub-*.json"):
         with suppress(OSError):
             files.append((path.stat().st_mtime, path))
     hall = hall_key(settings)
-    return [url for _, path in sorted(files) if (url := _live_url(path, hall)) is not None]
+    return [hub for _, path in sorted(files) if (hub := _live_address(path, hall)) is not None]
 
 
-def _live_url(file: Path, hall: str) -> str | None:
-    """The URL in a hub's address file, or None if that hub no longer listens there."""
+def _live_address(file: Path, hall: str) -> HubAddress | None:
+    """What a hub's address file says, or None if that hub no longer listens there."""
     try:
         with open(open_own(file, os.O_RDONLY), encoding="utf-8") as address_file:
             if not _is_locked(address_file.fileno()):
                 return None
             facts = json.load(address_file)
-        url = str(facts["url"])
+        hub = HubAddress(str(facts["url"]), int(facts["pid"]))
         if facts.get("hall", hall) != hall:
             return None  # another hall that keeps its files in the same directory
-        address = urllib.parse.urlsplit(url)
+        address = urllib.parse.urlsplit(hub.url)
         connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=CONNECT_SECONDS)
-        connection.connect()
+        with suppress(TimeoutError):  # it stands still, and its queue is full
+            connection.connect()
         connection.close()
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return url
+    return hub

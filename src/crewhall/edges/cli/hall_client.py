@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from crewhall.config import Settings
-from crewhall.edges.bridge.address_files import CONNECT_SECONDS, running_hubs
+from crewhall.edges.bridge.address_files import CONNECT_SECONDS, HubAddress, hub_addresses
 from crewhall.edges.bridge.hello import client_directory, client_variables, working_directory
+from crewhall.edges.cli.silence import ACCEPT_SECONDS, ANSWER_SECONDS, SilenceWatch, is_stopped, silent_hub
 from crewhall.errors import Unauthorized, Unavailable, every_failure
 from crewhall.outside.peers import is_served_by_us
 from crewhall.token_file import read_operator_token
@@ -23,8 +24,12 @@ class Hall:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.urls = running_hubs(settings)
-        self.url = self.urls[0] if self.urls else None
+        hubs = hub_addresses(settings)
+        if len(hubs) > 1:
+            hubs.sort(key=is_stopped)
+        self.urls = [hub.url for hub in hubs]
+        self.hub = hubs[0] if hubs else None
+        self.url = self.hub.url if self.hub else None
         # An empty CREWHALL_TOKEN is a wrong token, never none: a script's unset variable must not make an operator.
         self._directory = client_directory(working_directory())
         # A hub that lives says something about a long call more often than that.
@@ -69,31 +74,55 @@ class Hall:
         `variables` are those of the client's environment that count for this call. With `progress` the call may take
         as long as it likes, if it reports some.
         """
-        assert self.url is not None
-        place = urllib.parse.urlsplit(self.url)
-        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=CONNECT_SECONDS)
+        hub = self.hub
+        assert hub is not None
+        connection = self._connect(hub)
+        assert connection.sock is not None
         headers = self._headers(variables) | ({"Accept": EVENTS} if progress else {})
+        connection.sock.settimeout(self.silence_seconds if progress else self.settings["tool.timeout"] + 30)
         try:
-            connection.connect()
-            assert connection.sock is not None
-            if not is_served_by_us(connection.sock, CONNECT_SECONDS):
-                raise Unavailable(
-                    f"no process of yours answers at {self.url}, so your token was not sent there",
-                    hint="Look who listens there (`ss -ltnp`). If that is a hub of yours that stands still, end it.",
-                )
-            connection.sock.settimeout(self.silence_seconds if progress else self.settings["tool.timeout"] + 30)
-            connection.request(method, path, json.dumps(arguments) if arguments is not None else None, headers)
-            answer = connection.getresponse()
-            if progress and answer.headers.get_content_type() == EVENTS:
-                return _answer(answer, progress)
-            return answer.status, json.loads(answer.read())
+            with SilenceWatch(hub, connection.sock) as watch:
+                connection.request(method, path, json.dumps(arguments) if arguments is not None else None, headers)
+                answer = connection.getresponse()
+                if progress and answer.headers.get_content_type() == EVENTS:
+                    return _answer(answer, progress)
+                return answer.status, json.loads(answer.read())
         except (OSError, http.client.HTTPException, ValueError) as error:
+            if watch.is_silent:
+                raise silent_hub(hub, may_happen=method != "GET") from None
             raise Unavailable(
-                f"the hub at {self.url} broke off: {error}",
+                f"the hub at {hub.url} broke off: {error}",
                 hint="It may have happened: look before you repeat it. `crewhall status` tells whether it runs.",
             ) from None
         finally:
             connection.close()
+
+    def _connect(self, hub: HubAddress) -> http.client.HTTPConnection:
+        """A connection that a process of our own user has accepted. Raises Unavailable."""
+        place = urllib.parse.urlsplit(hub.url)
+        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=CONNECT_SECONDS)
+        try:
+            connection.connect()
+            assert connection.sock is not None
+            if is_served_by_us(connection.sock, ANSWER_SECONDS):
+                return connection
+            if not is_stopped(hub) and is_served_by_us(connection.sock, ACCEPT_SECONDS - ANSWER_SECONDS):
+                return connection
+        except OSError as error:
+            if not isinstance(error, TimeoutError):
+                raise Unavailable(
+                    f"the hub at {hub.url} is gone: {error}", hint="Nothing was done. Try again."
+                ) from None
+        connection.close()
+        raise self._not_served(hub)
+
+    def _not_served(self, hub: HubAddress) -> Unavailable:
+        if is_stopped(hub):
+            return silent_hub(hub, may_happen=False)
+        return Unavailable(
+            f"no process of yours answers at {hub.url}, so your token was not sent there",
+            hint="Look who listens there (`ss -ltnp`). If that is a hub of yours that stands still, end it.",
+        )
 
     def _headers(self, variables: Mapping[str, str] | None) -> dict[str, str]:
         headers = {"Content-Type": "application/json"}
