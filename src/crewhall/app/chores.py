@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from crewhall.app.chore_leases import RENEW_SECONDS, ChoreLeases
 from crewhall.config import Settings
 from crewhall.errors import Failure, Unavailable
 from crewhall.outages import log_failure
@@ -98,10 +99,14 @@ class Chores:
 
     def __init__(self, hub: "Hub") -> None:
         self._hub = hub
-        self._chores = [Chore("prune", PRUNE_SECONDS, prune_old), *hub.registry.chores]
+        own = [
+            Chore("prune", PRUNE_SECONDS, prune_old),
+            Chore("chore_leases", RENEW_SECONDS, self._renew, everywhere=True),
+        ]
+        self._chores = [*own, *hub.registry.chores]
         self.records = {one.name: ChoreRecord(one.name, one.seconds, one.limit_seconds) for one in self._chores}
         self._due: dict[str, int] = {}
-        self._held: dict[str, int] = {}
+        self._leases = ChoreLeases(hub)
         self._ticked_at: int | None = None
         self._awake_since = 0
         self._lock = threading.Lock()  # a chore is started, or the hub closes
@@ -146,7 +151,8 @@ class Chores:
         """The chores that are due; those of every tick are due again in `tick_seconds`, and always without."""
         now = self._hub.clock()
         if self._ticked_at is None or not 0 <= now - self._ticked_at <= self.tick_seconds * 1000 * GAP_TICKS:
-            self._awake_since, self._due, self._held = now, {}, {}  # it was away, or its clock was set
+            self._awake_since, self._due = now, {}  # it was away, or its clock was set
+            self._leases.forget()
         self._ticked_at = now
         reached = [
             one for one in self._chores if now >= self._due.get(one.name, 0) or not (one.seconds or tick_seconds)
@@ -163,7 +169,7 @@ class Chores:
         """Run a chore if this hub holds it. What fails is logged, and in the record."""
         error, record, began = None, self.records[chore.name], time.monotonic()
         try:
-            if chore.everywhere or self._take(chore, tick.now):
+            if chore.everywhere or self._leases.take(chore.name):
                 record.begin(tick.now)
                 chore.run(tick)
             self._hub.outages.clear(chore.name)
@@ -182,15 +188,9 @@ class Chores:
         else:
             log_failure(log, "a chore failed", failure, chore=chore.name)
 
-    def _take(self, chore: Chore, now: int) -> bool:
-        """Whether this hub holds the chore; it renews its row when half of the time is over."""
-        span = int(max(chore.seconds * 2, chore.limit_seconds * 2, TICK_SECONDS * 6) * 1000)
-        if self._held.get(chore.name, 0) - now > span // 2:
-            return True
-        with self._hub.own_work() as tx:
-            has_it = bool(tx.count("chore_take", name=chore.name, holder=self._hub.id, until=now + span, now=now))
-        self._held[chore.name] = now + span if has_it else 0
-        return has_it
+    def _renew(self, tick: Tick) -> None:
+        """Keep the chores that this hub holds, but for those that are stuck."""
+        self._leases.renew(name for name, record in self.records.items() if not record.is_stuck(tick.now))
 
     def close(self, seconds: float) -> bool:
         """Tell the chores that run to stop; whether all of them did in that time."""

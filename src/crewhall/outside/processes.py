@@ -79,6 +79,19 @@ def is_alive(one: ProcessId) -> bool:
     return identify(one.pid) == one
 
 
+def own_name() -> str:
+    """This process in words, so that another on this machine can tell whether it still lives."""
+    own = identify(os.getpid())
+    assert own is not None
+    return f"{own.pid} {own.started}"
+
+
+def is_dead(name: str) -> bool:
+    """Whether the process of this name is dead. What follows the name counts for nothing; other words are not dead."""
+    pid, _, rest = name.partition(" ")
+    return pid.isdigit() and not is_alive(ProcessId(int(pid), rest.partition(" ")[0]))
+
+
 def ancestors(pid: int) -> list[int]:
     """The pid itself, its parent and so on up to 1; empty when there is no such process."""
     found: list[int] = []

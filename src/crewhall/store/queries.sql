@@ -50,11 +50,19 @@ SELECT key FROM hall WHERE key = 'id' {for_update};
 -- Forget the calls older than a time.
 DELETE FROM call_log WHERE at < :before;
 
+-- name: chore_holder
+-- Who has a chore, and until when.
+SELECT holder, held_until FROM chore WHERE name = :name;
+
 -- name: chore_take
--- Take a chore for a while, unless another hub has it now.
+-- Take a chore for a while, unless another hub has it now that is not known to be dead.
 INSERT INTO chore (name, holder, held_until) VALUES (:name, :holder, :until)
 ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, held_until = excluded.held_until
- WHERE chore.holder = excluded.holder OR chore.held_until <= :now;
+ WHERE chore.holder = excluded.holder OR chore.held_until <= :now OR chore.holder = CAST(:dead AS text);
+
+-- name: chores_renew
+-- Prolong a hub's leases of chores; the names of those that it still has.
+UPDATE chore SET held_until = :until WHERE holder = :holder AND name IN {each:names} RETURNING name;
 
 -- name: migrations_applied
 -- The numbers of the schema steps this hall has taken.

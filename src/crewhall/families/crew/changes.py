@@ -9,7 +9,7 @@ from crewhall.app import Call
 from crewhall.errors import Failure, Forbidden, NotFound
 from crewhall.families.crew.model import InstanceRow
 from crewhall.families.crew.rules import choose_ports, numbered_id
-from crewhall.families.crew.steps import RESTARTING, STARTING, Change, NodeWorld, holder_name
+from crewhall.families.crew.steps import RESTARTING, STARTING, Change, NodeWorld
 from crewhall.families.work.agent.model import Role
 from crewhall.families.work.agent.record import insert_agent
 from crewhall.families.work.claim.leases import lease_ms
@@ -17,6 +17,7 @@ from crewhall.families.work.workspace.creation import worktree_path, worktrees_d
 from crewhall.journal import Kind
 from crewhall.outside.free_ports import free_ports
 from crewhall.outside.git import GitRepository
+from crewhall.outside.processes import own_name
 from crewhall.stop import Stop
 from crewhall.store.transaction import Row, Tx
 
@@ -94,7 +95,7 @@ def begin(call: Call, tx: Tx, kind: Kind[NodeWorld], row: InstanceRow, **data: A
         "lease_until": tx.now + lease_ms(call.settings, beats=False),
         "until": tx.now + int(call.settings["agent.grace"] * 1000),
     }
-    return call.hub.journal.begin(tx, kind, row["id"], place=row["node"], data=times | data, holder=holder_name())
+    return call.hub.journal.begin(tx, kind, row["id"], place=row["node"], data=times | data, holder=own_name())
 
 
 def carry_out(call: Call, operation: Change) -> None:

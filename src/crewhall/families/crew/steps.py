@@ -42,7 +42,7 @@ from crewhall.identity import new_id
 from crewhall.journal import BEGUN, Happened, Journal, Operation, Step
 from crewhall.outside.git import GitRepository, open_repository
 from crewhall.outside.launch_spec import launcher_words
-from crewhall.outside.processes import ProcessId, identify, is_alive
+from crewhall.outside.processes import identify, is_dead, own_name
 from crewhall.outside.removal import remove_worktree
 from crewhall.outside.saving import git_dir_of
 from crewhall.outside.worktree_files import copy_included, save_included
@@ -206,21 +206,9 @@ def saved_ref(instance_id: str) -> str:
 # The kinds
 
 
-def holder_name() -> str:
-    """This process, so that another hub can tell whether it still lives."""
-    own = identify(os.getpid())
-    assert own is not None
-    return f"{own.pid} {own.started}"
-
-
-def _is_orphan(holder: str) -> bool:
-    pid, _, rest = holder.partition(" ")
-    return pid.isdigit() and not is_alive(ProcessId(int(pid), rest.partition(" ")[0]))
-
-
 def _settler() -> str:
     """A name of its own for each time that this process settles something."""
-    return f"{holder_name()} {new_id('se')}"
+    return f"{own_name()} {new_id('se')}"
 
 
 def _reach(tick: Tick) -> Iterator[tuple[str, AbstractContextManager[NodeWorld]]]:
@@ -238,7 +226,7 @@ def start_steps(note: Callable[[Tx, Operation[Any]], None]) -> tuple[Step[NodeWo
 
 
 COMMON: dict[str, Any] = {"noun": "instance", "look": "instance_get", "reach": _reach}
-COMMON |= {"is_orphan": _is_orphan, "holder": _settler}
+COMMON |= {"is_orphan": is_dead, "holder": _settler}
 
 STARTING = crew.operation(
     "instance_start",

@@ -11,7 +11,7 @@ from crewhall.errors import Failure, InvalidInput, TimedOut, Unavailable
 from crewhall.families.crew.model import InstanceId, InstanceRow
 from crewhall.families.crew.rules import LIVE, refuse_status
 from crewhall.families.crew.site import refuse_elsewhere
-from crewhall.families.crew.steps import Change, NodeWorld, holder_name
+from crewhall.families.crew.steps import Change, NodeWorld
 from crewhall.families.project.rules_file import refuse_secret_name, refuse_secret_text, text_of
 from crewhall.families.pulls.rules_remote import refuse_names
 from crewhall.families.review.callers import calling_instance, note_caller
@@ -23,6 +23,7 @@ from crewhall.families.review.rules_plan_file import MOST, issues_in
 from crewhall.identity import new_id
 from crewhall.outside.files import open_root, read_start
 from crewhall.outside.git import open_repository
+from crewhall.outside.processes import own_name
 from crewhall.stop import Stop
 
 PLAN_BYTES = 1_000_000
@@ -128,7 +129,7 @@ def _make_once(call: Call, planner: InstanceRow, repository: str, one: IssueGive
             tx.run("issue_insert", id=issue_id, body=one.body, labels=json.dumps(one.labels), now=tx.now, **key)
         data = {"instance_id": planner["id"]}
         operation = call.hub.journal.begin(
-            tx, OPENING_ISSUE, issue_id, place=planner["node"], data=data, holder=holder_name()
+            tx, OPENING_ISSUE, issue_id, place=planner["node"], data=data, holder=own_name()
         )
     try:
         call.hub.journal.carry_out(operation, NodeWorld(call.settings, call.stop))
