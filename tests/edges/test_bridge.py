@@ -9,10 +9,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pysqlite3.dbapi2 as sqlite3
 import pytest
 
 from crewhall import config
@@ -447,10 +448,7 @@ def test_standalone_tells_why_it_cannot_serve(home: Path) -> None:
 
 def test_a_hub_that_does_not_answer_is_told_and_nothing_hangs(home: Path) -> None:
     """A process stopped with Ctrl-Z: the kernel takes connections for it, and nobody says hello."""
-    impatient = home / "impatient" / "sitecustomize.py"
-    impatient.parent.mkdir()
-    impatient.write_text("from crewhall.edges import bridge\nbridge.GREETING_SECONDS /= 10\n")
-    path = python_path(impatient.parent)
+    path = impatient(home, GREETING_SECONDS=1)
     with Program(home).up("--port", "0") as up, bridges(home, PYTHONPATH=path) as (client,):
         os.kill(up.process.pid, signal.SIGSTOP)
         try:
@@ -458,6 +456,66 @@ def test_a_hub_that_does_not_answer_is_told_and_nothing_hangs(home: Path) -> Non
         finally:
             os.kill(up.process.pid, signal.SIGCONT)
         assert client.count() == 0
+
+
+def impatient(home: Path, **seconds: float) -> str:
+    """A PYTHONPATH with which a bridge has other times than the product's: `QUIET_SECONDS=0.2`."""
+    module = home.parent / "impatient" / "sitecustomize.py"
+    module.parent.mkdir()
+    lines = [f"bridge.{name} = {value}\n" for name, value in seconds.items()]
+    module.write_text("from crewhall.edges.bridge import bridge\n" + "".join(lines))
+    return python_path(module.parent)
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def test_what_is_with_a_hub_that_stands_still_is_answered(home: Path) -> None:
+    path = impatient(home, QUIET_SECONDS=0.2, GREETING_SECONDS=1.5)
+    with Program(home).up("--port", "0") as up, bridges(home, PYTHONPATH=path) as (client,):
+        assert client.count() == 0
+        with stopped(up.process.pid):
+            called, listed = _register(client, 1), client.send("tools/list")
+            body = client.answer(called)["result"]["structuredContent"]
+            assert (body["code"], body["message"]) == (
+                "UNAVAILABLE",
+                "the hall's hub does not answer: it may still happen. Look before you repeat it",
+            )
+            assert "nothing of this was done" in client.answer(listed)["error"]["message"]
+            assert "does not answer" in client.call("agent_list")["message"], "and what comes later"
+        assert client.count() <= 1
+
+
+def test_a_hub_that_stands_still_for_a_while_costs_nothing(home: Path) -> None:
+    path = impatient(home, QUIET_SECONDS=0.05, GREETING_SECONDS=20)
+    with Program(home).up("--port", "0") as up, bridges(home, PYTHONPATH=path) as (client,):
+        assert client.count() == 0
+        with stopped(up.process.pid):
+            called = _register(client, 1)
+            eventually(lambda: _has_passed_on(client))
+            threading.Event().wait(0.5)  # it is probed
+        assert not client.answer(called)["result"]["isError"]
+        assert client.count() == 1
+
+
+def test_a_call_that_takes_long_is_waited_for(home: Path) -> None:
+    path = impatient(home, QUIET_SECONDS=0.05, GREETING_SECONDS=0.5)
+    with Program(home).up("--port", "0"), bridges(home, PYTHONPATH=path) as (client,):
+        assert client.count() == 0
+        with closing(sqlite3.connect(home / "hall.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")  # a change waits
+            called = _register(client, 1)
+            eventually(lambda: _has_passed_on(client))
+            threading.Event().wait(1.5)  # it is probed, again and again
+            assert not client.has_answer(called)
+            other.execute("ROLLBACK")
+        assert not client.answer(called)["result"]["isError"]
 
 
 def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:

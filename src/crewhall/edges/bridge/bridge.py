@@ -23,11 +23,13 @@ from crewhall.edges.bridge.hello import BYE, LEAVING
 from crewhall.edges.bridge.jsonrpc import is_id, refusal
 from crewhall.edges.bridge.launch import HubSource
 from crewhall.edges.bridge.lines import CHUNK, Lines, Outbox
+from crewhall.edges.bridge.probe import Probe
 from crewhall.errors import Failure, TooLarge, Unavailable
 
 DISCOVER_SECONDS = 1.5  # Claude Code's patience with its first question is little more than two
 START_SECONDS = 60.0
 GREETING_SECONDS = 10.0
+QUIET_SECONDS = 10.0  # after which a hub that has something of ours is asked whether it is at work
 SOCKET_SECONDS = 0.5  # between looks whether the socket is still the one that we wait at
 LAST_SECONDS = 30.0  # for answers, after the client has ended its input
 QUICK_LOOKS = 2.0
@@ -78,7 +80,8 @@ class Bridge:
         self._is_leaving = False
         self._starts_next = False  # this bridge has told a hub to leave
         self._client_ended_at: float | None = None
-        self._closed_at = self._connected_at = time.monotonic()
+        self._closed_at = self._connected_at = self._heard_at = time.monotonic()
+        self._probe: Probe | None = None  # of a hub that says nothing
         self._next_look = 0.0
         self._most_bytes = 4 * 1024 * 1024
 
@@ -215,6 +218,7 @@ class Bridge:
             return
         except OSError:
             data = b""
+        self._heard_at = time.monotonic()
         self._hear_all(data)
         if not data:
             self._lose()
@@ -271,9 +275,10 @@ class Bridge:
         for message in self._handshake:
             self._to_hub.put(message.line)
 
-    def _lose(self) -> None:
-        """The hub is gone: answer what it may have done, keep the rest for the next one."""
+    def _lose(self, failure: Failure | None = None) -> None:
+        """The hub is gone: answer what it may have done with a failure, keep the rest for the next one."""
         hub, self._hub = self._hub, None
+        self._end_probe()
         if hub is not None:
             if self._is_open:
                 with suppress(OSError):  # it may have answered before it went
@@ -293,7 +298,7 @@ class Bridge:
         for message in self._asked.values():
             if not message.is_repeatable:
                 self._unknown += message.method == "tools/call"
-                self._refuse(message, _hub_lost())
+                self._refuse(message, failure or _hub_lost())
         self._asked = {}
         self._waiting = deque((*again, *unsent, *self._waiting))
         self._next_look = now + pause
@@ -312,6 +317,30 @@ class Bridge:
         for message in self._discovering():
             if now - message.at > DISCOVER_SECONDS:
                 self._fall_back(message)
+        self._watch_silence(now)
+
+    def _watch_silence(self, now: float) -> None:
+        """Leave a hub that stands still with requests of ours; one that works on them for long is waited for."""
+        if self._probe is not None and self._probe.is_answered():
+            self._end_probe()
+            self._heard_at = now
+        elif self._probe is not None and now - self._probe.began_at > GREETING_SECONDS:
+            self._lose(_stands_still("it may still happen. Look before you repeat it"))
+            self._give_up(_stands_still("nothing of this was done"))
+        elif self._probe is None and now > self._quiet_at():
+            connection = self._hub_source.probe()
+            self._probe = None if connection is None else Probe(connection, now)
+            self._heard_at = now  # when none could be made, later
+
+    def _quiet_at(self) -> float:
+        """When a hub that goes on saying nothing has said nothing for long."""
+        asked = [message.at for message in self._asked.values() if message.needs_hub]
+        return max(self._heard_at, min(asked)) + QUIET_SECONDS if self._is_open and asked else float("inf")
+
+    def _end_probe(self) -> None:
+        if self._probe is not None:
+            self._probe.close()
+            self._probe = None
 
     def _until_next(self) -> float:
         """Seconds until something has to be done even if nobody says a word."""
@@ -324,6 +353,7 @@ class Bridge:
         if self._client_ended_at is not None:
             times.append(self._client_ended_at + LAST_SECONDS)
         times += [message.at + DISCOVER_SECONDS for message in self._discovering()]
+        times.append(self._quiet_at() if self._probe is None else self._probe.began_at + GREETING_SECONDS)
         return min(times) - now + 0.001
 
     def _look(self, now: float) -> None:
@@ -377,6 +407,13 @@ def _id(value: Any) -> Any:
 
 def _too_large(most: int) -> TooLarge:
     return TooLarge(f"the message is larger than {most} bytes", hint="Send less, or keep large things in files.")
+
+
+def _stands_still(kept: str) -> Unavailable:
+    return Unavailable(
+        f"the hall's hub does not answer: {kept}",
+        hint="`crewhall status` tells which process it is, and if it is stopped.",
+    )
 
 
 def _hub_lost() -> Unavailable:

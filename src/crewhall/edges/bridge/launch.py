@@ -29,6 +29,9 @@ class HubSource(Protocol):
     def connect(self) -> socket.socket | None:
         """A connection to the hub, or None if there is none yet."""
 
+    def probe(self) -> socket.socket | None:
+        """Another connection to a hub that is connected, to see whether it greets; None if none can be made."""
+
     def is_current(self) -> bool:
         """Whether the hub of the last connection is still the one to connect to."""
 
@@ -67,6 +70,9 @@ class SharedHub:
             return None
         self._has_come = True
         return connection
+
+    def probe(self) -> socket.socket | None:
+        return self.connect()
 
     def is_current(self) -> bool:
         return self._hub_socket.is_found()
@@ -169,6 +175,9 @@ class EmbeddedHub:
         mine: socket.socket = self._hub.connection
         return mine
 
+    def probe(self) -> None:
+        return None
+
     def is_current(self) -> bool:
         return True
 
@@ -193,6 +202,9 @@ class NoHub:
         self._failure = failure
 
     def connect(self) -> None:
+        return None
+
+    def probe(self) -> None:
         return None
 
     def is_current(self) -> bool:
