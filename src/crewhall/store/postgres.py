@@ -51,7 +51,7 @@ SESSION = {
 CLOCK_MS = 60_000
 CLOSE_SECONDS = 3.0  # for the last hint to other hubs
 NUMBERS = count()
-HINT_SECONDS = 0.05  # between two notifications of a hub
+HINT_SECONDS = 0.1  # between two notifications of a hub
 PROBE_SECONDS = 10.0  # after which a quiet listener finds out whether its server is still there
 # A server that vanished without a word is noticed within half a minute.
 ALIVE: dict[str, Any] = {
@@ -176,6 +176,7 @@ class PostgresStore(Store):
         self.traffic = Traffic()
         self.pool = Pool(self._connect, pool)
         self._clock: ServerClock | None = None
+        self._clock_due = 0  # when it may be read again after that failed
         self._listener: threading.Thread | None = None
         self._closed = threading.Event()
         self._woken, self._wake = socket.socketpair()  # wakes the listener: to tell others, or to end
@@ -192,8 +193,12 @@ class PostgresStore(Store):
 
     def now(self) -> int:
         """The server's clock, so that leases agree between hubs; this machine's counts on from it for a minute."""
-        if self._clock is None or self._clock.age_ms > CLOCK_MS:
+        if self._clock is None:
             self._clock = self._read_clock()
+        elif self._clock.age_ms > CLOCK_MS and running_ms() >= self._clock_due:
+            self._clock_due = running_ms() + CLOCK_MS // 10
+            with suppress(Unavailable):  # the last reading is good enough until the server is back
+                self._clock = self._read_clock()
         return self._clock.now
 
     def _read_clock(self) -> "ServerClock":
