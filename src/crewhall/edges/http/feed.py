@@ -100,7 +100,7 @@ class Feed:
                     continue
                 events = self._events_after(position)
             except Exception as error:
-                self._tell(error)
+                self._tell_trouble(error)
                 self._stop.wait(WAIT_SECONDS)
                 continue
             self._outages.clear("feed")
@@ -132,7 +132,7 @@ class Feed:
         """How many are told each batch as it comes."""
         return len(self._listeners)
 
-    def _tell(self, error: Exception) -> None:
+    def _tell_trouble(self, error: Exception) -> None:
         if isinstance(error, Unavailable):
             self._outages.note("feed", error)
         else:
