@@ -154,15 +154,18 @@ def test_a_second_row_for_a_call_says_how_it_really_ended(store: Store) -> None:
 
 
 def test_one_hub_holds_a_chore_until_its_time_is_over(store: Store) -> None:
-    def take(holder: str, now: int) -> int:
+    def take(holder: str, now: int, dead: str | None = None) -> int:
         with store.write(work()) as tx:
-            return tx.count("chore_take", name="prune", holder=holder, until=now + 100, now=now)
+            return tx.count("chore_take", name="prune", holder=holder, until=now + 100, now=now, dead=dead)
 
     assert take("a", now=1000) == 1
     assert take("b", now=1099) == 0
     assert take("a", now=1099) == 1
     assert take("b", now=1198) == 0
     assert take("b", now=1199) == 1
+    assert take("a", now=1200) == 0
+    assert take("a", now=1201, dead="c") == 0
+    assert take("a", now=1201, dead="b") == 1
     assert take("a", now=1200) == 0
 
 

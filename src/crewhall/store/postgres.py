@@ -51,7 +51,7 @@ SESSION = {
 CLOCK_MS = 60_000
 CLOSE_SECONDS = 3.0  # for the last hint to other hubs
 NUMBERS = count()
-HINT_SECONDS = 0.1  # between two notifications of a hub
+HINT_SECONDS = 0.2  # between two notifications of a hub
 PROBE_SECONDS = 10.0  # after which a quiet listener finds out whether its server is still there
 # A server that vanished without a word is noticed within half a minute.
 ALIVE: dict[str, Any] = {
@@ -181,7 +181,7 @@ class PostgresStore(Store):
         self._closed = threading.Event()
         self._woken, self._wake = socket.socketpair()  # wakes the listener: to tell others, or to end
         self._wake.setblocking(False)
-        self._has_news = False
+        self._has_news = self._is_watched = False
         _knock(url)
 
     def _connect(self, seconds: float) -> Pipeline:
@@ -320,14 +320,19 @@ class PostgresStore(Store):
     # Telling other hubs
 
     def watch(self) -> None:
+        if not self._is_watched:
+            self._is_watched = True
+            self._start_listener()
+
+    def _tell_others(self) -> None:
+        self._has_news = True
+        self._start_listener()
+
+    def _start_listener(self) -> None:
         with self.changed:
             if self._listener is None and not self._closed.is_set():
                 self._listener = threading.Thread(target=self._listen, name="crewhall-listen", daemon=True)
                 self._listener.start()
-
-    def _tell_others(self) -> None:
-        self._has_news = True
-        self.watch()
         self._wake_listener()
 
     def _wake_listener(self) -> None:
@@ -339,18 +344,25 @@ class PostgresStore(Store):
         while not self._closed.is_set():
             try:
                 with closing(self._connect(CONNECT_SECONDS)) as link:
-                    link.run([Ask("SET synchronous_commit = off"), Ask("LISTEN crewhall_events")])
-                    self.announce()  # for what was missed until now
+                    link.run([Ask("SET synchronous_commit = off")])
                     self._exchange_hints(link)
             except psycopg.Error:
                 self._closed.wait(0.5)
 
     def _exchange_hints(self, link: Pipeline) -> None:
-        """Until the store is closed: tell others at once, though not often, and wake readers when others tell."""
+        """Until the store is closed: tell others at once, though not often, and wake readers when others tell.
+
+        A hub in which nobody waits doesn't listen: each notification is a transaction of each session that does.
+        """
+        is_listening = False
         while True:
             self._pass_news_on(link)
             if self._closed.is_set():
                 return
+            if self._is_watched and not is_listening:
+                is_listening = True
+                link.run([Ask("LISTEN crewhall_events")])
+                self.announce()  # for what was missed until now
             readable = select.select([link.fileno(), self._woken.fileno()], [], [], PROBE_SECONDS)[0]
             if self._woken.fileno() in readable:
                 self._woken.recv(4096)
