@@ -3,7 +3,8 @@ What a call costs, as ratios inside one run: blocks of each side take turns, and
 
     python -m bench.run            all
     python -m bench.run calls      one part: calls, writes, growth, hall, workflows, memory, tokens, start, crowd,
-                                   recovery, watchers, listing, context, pulls, judge, instances, watching, attacks
+                                   recovery, watchers, listing, context, pulls, judge, instances, watching, attacks,
+                                   hubs
 """
 
 import json
@@ -24,6 +25,7 @@ import pysqlite3.dbapi2 as sqlite3
 from bench import (
     attacks,
     bridges,
+    hubs,
     instances,
     judge,
     memory,
@@ -208,6 +210,7 @@ PARTS |= (
     | instances.PARTS
     | watching.PARTS
     | attacks.PARTS
+    | hubs.PARTS
 )
 
 

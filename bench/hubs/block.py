@@ -1,10 +1,9 @@
 """One block: a side works for some seconds while its processors and the database's locks are watched."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
-from bench.hubs.cluster import Cluster, cpu
+from bench.hubs.cluster import Cluster, cpu, cpu_of_all
 from bench.hubs.hall import Agent, Hall, spread
 from bench.hubs.samples import Sampler, Waits
 from bench.hubs.worker import Answer, Done, Worker
@@ -31,6 +30,7 @@ class Block:
     hubs: float
     database: float
     clients: float
+    others: float  # those of whatever else ran on the machine, and of what counts here
     writes: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -50,19 +50,20 @@ class Watch:
         self.cluster = cluster
         self.sampler = Sampler(cluster.url("postgres"))
 
-    def block(
-        self, order: Order, database: str, workers: list[Worker], hubs: Callable[[], float], agents: list[Agent]
-    ) -> Block:
+    def block(self, order: Order, database: str, workers: list[Worker], hubs: list[int], agents: list[Agent]) -> Block:
         """Let the workers go, and count until they are done; what the agents took is off their lists then."""
-        clients = [worker.process.pid for worker in workers]
-        before = hubs(), self.cluster.cpu(self.sampler.pid), sum(map(cpu, clients))
+        clients = [worker.process.pid for worker in workers if worker.process.pid not in hubs]
+        used = [-seconds for seconds in self._used(hubs, clients)]
         self.sampler.start(database, {"events", "notify", *(["row"] if order.workload == "drain-one" else [])})
         answer = together(workers)
         waits = self.sampler.stop()
-        after = hubs(), self.cluster.cpu(self.sampler.pid), sum(map(cpu, clients))
-        used = (now - then for now, then in zip(after, before, strict=True))
+        used = [before + now for before, now in zip(used, self._used(hubs, clients), strict=True)]
         forget(agents, order.hubs, answer)
         return Block(order.seconds, answer.done, answer.failures, waits, *used)
+
+    def _used(self, hubs: list[int], clients: list[int]) -> tuple[float, float, float, float]:
+        ours = sum(map(cpu, hubs)), self.cluster.cpu(self.sampler.pid), sum(map(cpu, clients))
+        return *ours, cpu_of_all() - sum(ours)
 
 
 class HallSide:
@@ -76,9 +77,8 @@ class HallSide:
         for port, agents in zip(self.hall.ports, spread(self.hall.agents, order.hubs), strict=False):
             told += [asdict(agent) | {"port": port} for agent in agents]
         self.client.prepare(asdict(order) | {"agents": told})
-        hubs = self.hall.hubs[: order.hubs]
-        used = lambda: sum(cpu(hub.pid) for hub in hubs)  # noqa: E731
-        return self.watch.block(order, self.hall.database, [self.client], used, self.hall.agents)
+        hubs = [hub.pid for hub in self.hall.hubs[: order.hubs]]
+        return self.watch.block(order, self.hall.database, [self.client], hubs, self.hall.agents)
 
 
 def together(workers: list[Worker]) -> Answer:

@@ -2,6 +2,7 @@
 
 import csv
 import glob
+import io
 import os
 import shutil
 import socket
@@ -64,14 +65,14 @@ class Cluster:
 
     @contextmanager
     def logged(self, database: str, found: list[list[str]]) -> Iterator[None]:
-        """The log's rows of the statements that the database runs meanwhile."""
+        """The log's rows of the statements that the database runs meanwhile; nothing else should run."""
         self._log("all")
         try:
             yield
         finally:
             self._log("none")
         logs = sorted((self.directory / "data" / "log").glob("*.csv"))
-        rows = [row for log in logs for row in csv.reader(log.read_text().splitlines(keepends=True))]
+        rows = [row for log in logs for row in csv.reader(io.StringIO(log.read_text(), newline=""))]
         found += [row for row in rows if row[2] == database and row[11] == "LOG"]
 
     def _log(self, which: str) -> None:
@@ -92,6 +93,12 @@ def cpu(pid: int, *, ended: bool = False) -> float:
     except OSError:
         return 0.0
     return sum(map(int, words[11 : 15 if ended else 13])) / TICKS
+
+
+def cpu_of_all() -> float:
+    """Processor seconds of everything on the machine."""
+    user, nice, system, _, _, *interrupts = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:8])
+    return (user + nice + system + sum(interrupts)) / TICKS
 
 
 def _free_port() -> int:

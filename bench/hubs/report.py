@@ -75,8 +75,10 @@ def ratio(lines: Lines, one: Key, other: Key) -> str:
     return f"{statistics.median(a.rate / max(b.rate, 0.001) for a, b in pairs):.2f}"
 
 
-def show(workload: str, lines: Lines, commits: dict[str, float], raw: dict[str, float]) -> None:
-    print(f"\n{workload}: medians of {len(next(iter(lines.values())).blocks)} blocks")
+def show(workload: str, lines: Lines, commits: dict[str, float], raw: list[float]) -> None:
+    blocks = [block for line in lines.values() for block in line.blocks]
+    others = statistics.median(block.others / block.seconds for block in blocks)
+    print(f"\n{workload}: medians of {len(blocks) // len(lines)} blocks; others took {others:.2f} cores meanwhile")
     print(
         f"  {'':18}{'writes/s':>9}{'/before':>8}{'/floor':>7}{'/raw':>6}{'/fewest':>8}{'p50 ms':>8}{'p99 ms':>8}"
         f"{'hub':>7}{'db':>6}{'client':>7} ms CPU a call {'commits a write':>16}"
@@ -91,11 +93,19 @@ def show(workload: str, lines: Lines, commits: dict[str, float], raw: dict[str, 
     _failures(lines)
 
 
-def _rates(key: Key, line: Line, lines: Lines, commits: dict[str, float], raw: dict[str, float]) -> None:
+def show_raw(rates: list[dict[str, float]]) -> None:
+    """The raw claims of some rounds, against the plain one of the same round."""
+    print("\nraw claims by pgbench, in one message each unless it says otherwise")
+    for name in rates[0]:
+        ratio = statistics.median(one[name] / one["claim"] for one in rates)
+        print(f"  {name:32}{statistics.median(one[name] for one in rates):8.0f}/s {ratio:8.2f}")
+
+
+def _rates(key: Key, line: Line, lines: Lines, commits: dict[str, float], raw: list[float]) -> None:
     times = line.times()
     before, floor = Key("before", key.hubs, key.edge), Key("floor", key.hubs)
     fewest = Key(key.side, min(one.hubs for one in lines), key.edge)
-    by_raw = f"{line.rate / raw['claim']:.2f}" if raw.get("claim") else "-"
+    by_raw = f"{statistics.median(b.rate / rate for b, rate in zip(line.blocks, raw, strict=True)):.2f}"
     told = f"{commits[key.side]:16.2f}" if key.side in commits else f"{'-':>16}"
     cpu = (line.per_call(lambda block: block.hubs), line.per_call(lambda block: block.database))
     print(
