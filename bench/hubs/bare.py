@@ -84,7 +84,7 @@ def _trip(connection: Any, statements: Iterator[Statement]) -> None:
         is_open = False
         for one in statements:
             connection.execute(one.text, one.parameters or None)
-            is_open = one.text.startswith("BEGIN") or (is_open and one.text not in ("COMMIT", "ROLLBACK"))
+            is_open = one.text.startswith("BEGIN") or (is_open and one.text != "COMMIT")
             if one.ends and not is_open:
                 pipeline._enqueue_sync()  # ends an implicit transaction; `sync` would wait for the answer
 

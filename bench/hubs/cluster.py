@@ -47,12 +47,12 @@ class Cluster:
         self.admin.execute(f"CREATE DATABASE {database}".encode())
         return self.url(database)
 
-    def commits(self, database: str) -> int:
-        """Transactions that ended well; what backends haven't told yet is missing."""
-        query = "SELECT xact_commit FROM pg_stat_database WHERE datname = %s"
+    def ended(self, database: str) -> tuple[int, int]:
+        """Transactions committed and rolled back, a statement alone too; what backends haven't told yet is missing."""
+        query = "SELECT xact_commit, xact_rollback FROM pg_stat_database WHERE datname = %s"
         row = self.admin.execute(query, (database,)).fetchone()
         assert row is not None
-        return int(row[0])
+        return row[0], row[1]
 
     def settle(self) -> None:
         """Wait until idle backends have told their statistics."""

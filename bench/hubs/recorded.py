@@ -1,5 +1,6 @@
 """
 The statements that a hub runs for a call, from the server's own log, so that they can be run again for other rows.
+What ends a look (ROLLBACK) becomes a COMMIT: psycopg forgets all its prepared statements at each ROLLBACK.
 
 A call is made some times; the run with the fewest statements counts, for no chore is among them. In its texts and
 parameters the ids of the call's agent, task and so on become slots, and so do the ids that it made up.
@@ -16,6 +17,7 @@ ID = re.compile(r"\b[a-z]+_[0-9a-z]{12}\b(?:\.\d+)?")  # a call's id is its hub'
 PARAMETER = re.compile(r"\$(\d+) = (NULL|'(?:[^']|'')*')")
 PIECE = re.compile(r"'(?:[^']|'')*'|;")
 MARK = "SELECT 'the next call'"
+END = {"ROLLBACK": "COMMIT"}
 MESSAGE, DETAIL = 13, 14  # columns of the server's csvlog
 
 
@@ -37,10 +39,10 @@ def statements(rows: list[list[str]]) -> Recording:
     for row in rows:
         kind, _, text = row[MESSAGE].partition(": ")
         if kind == "statement":
-            texts = [one for one in _apart(text) if not one.startswith("DEALLOCATE")]
+            texts = [END.get(one, one) for one in _apart(text) if not one.startswith("DEALLOCATE")]
             found += [Statement(one, ends=place == len(texts)) for place, one in enumerate(texts, 1)]
         elif kind.startswith("execute"):
-            found.append(Statement(text, _parameters(row[DETAIL])))
+            found.append(Statement(END.get(text, text), _parameters(row[DETAIL])))
     return found
 
 

@@ -12,6 +12,26 @@ SHARES = ("running", "hub's turn", "lock: row", "lock: events", "lock: notify", 
 
 
 @dataclass(frozen=True)
+class Pair:
+    """Transactions that were committed, and that were rolled back."""
+
+    committed: float
+    rolled_back: float
+
+    def __sub__(self, other: "Pair") -> "Pair":
+        return Pair(self.committed - other.committed, self.rolled_back - other.rolled_back)
+
+    def __mul__(self, factor: float) -> "Pair":
+        return Pair(self.committed * factor, self.rolled_back * factor)
+
+    def __truediv__(self, divisor: float) -> "Pair":
+        return self * (1 / divisor)
+
+    def __str__(self) -> str:
+        return f"{self.committed:.2f} + {self.rolled_back:.2f}"
+
+
+@dataclass(frozen=True)
 class Key:
     """One line: whose hubs, how many, and the edge."""
 
@@ -75,16 +95,16 @@ def ratio(lines: Lines, one: Key, other: Key) -> str:
     return f"{statistics.median(a.rate / max(b.rate, 0.001) for a, b in pairs):.2f}"
 
 
-def show(workload: str, lines: Lines, commits: dict[str, float], raw: list[float]) -> None:
+def show(workload: str, lines: Lines, ended: dict[str, Pair], raw: list[float]) -> None:
     blocks = [block for line in lines.values() for block in line.blocks]
     others = statistics.median(block.others / block.seconds for block in blocks)
     print(f"\n{workload}: medians of {len(blocks) // len(lines)} blocks; others took {others:.2f} cores meanwhile")
     print(
         f"  {'':18}{'writes/s':>9}{'/before':>8}{'/floor':>7}{'/raw':>6}{'/fewest':>8}{'p50 ms':>8}{'p99 ms':>8}"
-        f"{'hub':>7}{'db':>6}{'client':>7} ms CPU a call {'commits a write':>16}"
+        f"{'hub':>7}{'db':>6}{'client':>7} ms CPU a call {'commits + rollbacks a write':>28}"
     )
     for key, line in lines.items():
-        _rates(key, line, lines, commits, raw)
+        _rates(key, line, lines, ended, raw)
     print(f"  {'backends':18}{'busy':>6}" + "".join(f"{name:>14}" for name in SHARES))
     for key, line in lines.items():
         waits = line.waits
@@ -101,17 +121,16 @@ def show_raw(rates: list[dict[str, float]]) -> None:
         print(f"  {name:32}{statistics.median(one[name] for one in rates):8.0f}/s {ratio:8.2f}")
 
 
-def _rates(key: Key, line: Line, lines: Lines, commits: dict[str, float], raw: list[float]) -> None:
+def _rates(key: Key, line: Line, lines: Lines, ended: dict[str, Pair], raw: list[float]) -> None:
     times = line.times()
     before, floor = Key("before", key.hubs, key.edge), Key("floor", key.hubs)
     fewest = Key(key.side, min(one.hubs for one in lines), key.edge)
     by_raw = f"{statistics.median(b.rate / rate for b, rate in zip(line.blocks, raw, strict=True)):.2f}"
-    told = f"{commits[key.side]:16.2f}" if key.side in commits else f"{'-':>16}"
     cpu = (line.per_call(lambda block: block.hubs), line.per_call(lambda block: block.database))
     print(
         f"  {key!s:18}{line.rate:9.0f}{ratio(lines, key, before):>8}{ratio(lines, key, floor):>7}{by_raw:>6}"
         f"{ratio(lines, key, fewest):>8}{times[len(times) // 2] * 1e3:8.1f}{times[int(len(times) * 0.99)] * 1e3:8.1f}"
-        f"{cpu[0]:7.2f}{cpu[1]:6.2f}{line.per_call(lambda block: block.clients):7.2f} {'':13} {told}"
+        f"{cpu[0]:7.2f}{cpu[1]:6.2f}{line.per_call(lambda block: block.clients):7.2f} {'':14}{ended[key.side]!s:>28}"
     )
 
 

@@ -11,7 +11,7 @@ from bench.hubs.cluster import Cluster
 from bench.hubs.floor import FloorSide
 from bench.hubs.hall import AGENTS, Hall
 from bench.hubs.raw import VARIANTS, Raw
-from bench.hubs.report import Key, Line, Lines, show, show_raw
+from bench.hubs.report import Key, Line, Lines, Pair, show, show_raw
 from bench.hubs.worker import Worker
 
 HERE = Path(__file__).resolve().parents[2]
@@ -26,6 +26,27 @@ class Side(Protocol):
     def block(self, order: Order) -> Block: ...
 
 
+class Counting:
+    """How many transactions end in each hall while a block of code runs, with time for backends to tell it."""
+
+    def __init__(self, cluster: Cluster, halls: dict[str, Hall]) -> None:
+        self._cluster, self._halls = cluster, halls
+
+    def _count(self) -> dict[str, Pair]:
+        self._cluster.settle()
+        return {name: Pair(*self._cluster.ended(hall.database)) for name, hall in self._halls.items()}
+
+    def __enter__(self) -> Self:
+        self._before, self._began = self._count(), time.monotonic()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._after, self.took = self._count(), time.monotonic() - self._began
+
+    def grown(self, name: str) -> Pair:
+        return self._after[name] - self._before[name]
+
+
 class Run:
     """The cluster, the halls, and the processes that make load."""
 
@@ -33,7 +54,7 @@ class Run:
         self.hubs, self.edges, self.seconds, self.rounds = hubs, edges, seconds, rounds
         self.trees = {"now": HERE} | ({"before": against.resolve()} if against else {})
         self._open = ExitStack()
-        self.idle: dict[str, float] = {}  # commits a second of a hall whose agents do nothing
+        self.idle: dict[str, Pair] = {}  # transactions a second of a hall whose agents do nothing
 
     def __enter__(self) -> Self:
         try:
@@ -78,16 +99,10 @@ class Run:
 
     def prepare(self) -> None:
         """Measure the raw claim, and count meanwhile what hubs commit by themselves."""
-        self.cluster.settle()
-        counted, began = self._commits(), time.monotonic()
-        rates = [{variant: self.raw.rate(variant) for variant in VARIANTS} for _ in range(self.rounds)]
-        self.cluster.settle()
-        took = time.monotonic() - began
-        self.idle = {name: (count - counted[name]) / took for name, count in self._commits().items()}
+        with Counting(self.cluster, self.halls) as counting:
+            rates = [{variant: self.raw.rate(variant) for variant in VARIANTS} for _ in range(self.rounds)]
+        self.idle = {name: counting.grown(name) / counting.took for name in self.halls}
         show_raw(rates)
-
-    def _commits(self) -> dict[str, int]:
-        return {name: self.cluster.commits(hall.database) for name, hall in self.halls.items()}
 
     def keys(self) -> list[Key]:
         """A block of each is a round."""
@@ -99,19 +114,22 @@ class Run:
         self._supply(workload, keys)
         for hall in self.halls.values():
             hall.analyze()
-        self.cluster.settle()
-        counted, began = self._commits(), time.monotonic()
         lines: Lines = {key: Line() for key in keys}
-        raw: list[float] = []
-        for number in range(self.rounds):
-            raw.append(self.raw.rate("claim"))
-            for key in keys if number % 2 else reversed(keys):
-                lines[key].blocks.append(self.sides[key.side].block(self._order(workload, key, self.seconds)))
-        self.cluster.settle()
-        took = time.monotonic() - began
-        grown = {name: count - counted[name] - self.idle[name] * took for name, count in self._commits().items()}
-        writes = {name: sum(b.writes for k in keys if k.side == name for b in lines[k].blocks) for name in grown}
-        show(workload, lines, {name: grown[name] / max(1, writes[name]) for name in grown}, raw)
+        with Counting(self.cluster, self.halls) as counting:
+            raw = [self._round(workload, lines, number % 2 == 1) for number in range(self.rounds)]
+        show(workload, lines, {name: self._ended(name, counting, lines) for name in self.halls}, raw)
+
+    def _round(self, workload: str, lines: Lines, is_odd: bool) -> float:
+        """A block of each side; the rate of the raw claim."""
+        rate = self.raw.rate("claim")
+        for key in lines if is_odd else reversed(lines):
+            lines[key].blocks.append(self.sides[key.side].block(self._order(workload, key, self.seconds)))
+        return rate
+
+    def _ended(self, name: str, counting: Counting, lines: Lines) -> Pair:
+        """Transactions of a hall committed and rolled back for each write, without those of hubs that idle."""
+        writes = sum(block.writes for key, line in lines.items() if key.side == name for block in line.blocks)
+        return (counting.grown(name) - self.idle[name] * counting.took) / max(1, writes)
 
     def _order(self, workload: str, key: Key, seconds: float) -> Order:
         return Order(workload, key.edge, key.hubs, seconds)
