@@ -64,16 +64,19 @@ class Cluster:
         return sum(cpu(int(pid)) for pid in children if int(pid) != without) + cpu(self._postmaster, ended=True)
 
     @contextmanager
-    def logged(self, database: str, found: list[list[str]]) -> Iterator[None]:
-        """The log's rows of the statements that the database runs meanwhile; nothing else should run."""
+    def logging(self) -> Iterator[None]:
+        """Every statement goes into the log."""
         self._log("all")
         try:
             yield
         finally:
             self._log("none")
+
+    def log(self, database: str) -> list[list[str]]:
+        """What the log has of a database's statements by now; it is written by a process of its own."""
         logs = sorted((self.directory / "data" / "log").glob("*.csv"))
         rows = [row for log in logs for row in csv.reader(io.StringIO(log.read_text(), newline=""))]
-        found += [row for row in rows if row[2] == database and row[11] == "LOG"]
+        return [row for row in rows if row[2] == database and row[11] == "LOG"]
 
     def _log(self, which: str) -> None:
         self.admin.execute(f"ALTER SYSTEM SET log_statement = '{which}'".encode())

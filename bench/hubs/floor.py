@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import time
 from contextlib import closing
 from dataclasses import asdict
 from typing import Any
@@ -40,15 +41,17 @@ class FloorSide:
 
     def _logged(self, agent: Agent, calls: list[Told]) -> list[list[list[str]]]:
         """The rows of the database's log for each call."""
-        rows: list[list[str]] = []
-        with (
-            self.watch.cluster.logged(self.hall.database, rows),
-            psycopg.connect(self.hall.url, autocommit=True) as marks,
-        ):
+        cluster = self.watch.cluster
+        with cluster.logging(), psycopg.connect(self.hall.url, autocommit=True) as marks:
             for told in calls:
                 marks.execute(MARK)
                 self._ask(agent, told)
-        return split(rows)[1:]
+            marks.execute(MARK)
+        deadline = time.monotonic() + 30
+        while len(parts := split(cluster.log(self.hall.database))) < len(calls) + 2:
+            assert time.monotonic() < deadline, "the server's log lacks statements"
+            time.sleep(0.1)
+        return parts[1:-1]
 
     def _ask(self, agent: Agent, told: Told) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self.hall.ports[0], timeout=60)
