@@ -166,7 +166,6 @@ def test_one_hub_holds_a_chore_until_its_time_is_over(store: Store) -> None:
     assert take("a", now=1200) == 0
     assert take("a", now=1201, dead="c") == 0
     assert take("a", now=1201, dead="b") == 1
-    assert take("a", now=1200) == 0
 
 
 def test_every_sqlite_connection_waits_for_the_disk(tmp_path: Path) -> None:
