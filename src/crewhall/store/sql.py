@@ -5,7 +5,9 @@ A query file holds statements, each under a line `-- name: <name>` and a sentenc
 Parameters are `:name`. What the two databases really say differently is a marker:
 
     {serial}       the primary key of a log: a number that grows with each insert
-    {for_update}   lock the rows read until commit (SQLite's one writer needs no lock)
+    {for_update}   lock the rows read until commit (SQLite's one writer needs no lock); {for_update_of:task} one table's
+    {for_share}    the same against changes alone: others may share it
+    {slot}         a small number that no other transaction of this moment has, or few: whose part of a sum to change
     {each:ids}     the rows of the JSON list in parameter `ids`, one text each, as a sub-select
 """
 
@@ -18,6 +20,7 @@ from importlib.resources.abc import Traversable
 
 _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)\b")
+_OF = re.compile(r"\{for_update_of:(\w+)\}")
 _EACH = re.compile(r"\{each:(\w+)\}")
 
 
@@ -28,13 +31,17 @@ class Dialect:
     name: str
     serial: str
     for_update: str
+    for_share: str
+    slot: str
     each: str
     parameter: str = ""
     updates_join: bool = False  # UPDATE … FROM can return columns of what it joins
 
     def fill_markers(self, text: str) -> str:
         """The text with each marker replaced by this database's own SQL."""
-        text = text.replace("{serial}", self.serial).replace("{for_update}", self.for_update)
+        for marker in ("serial", "for_update", "for_share", "slot"):
+            text = text.replace(f"{{{marker}}}", getattr(self, marker))
+        text = _OF.sub(lambda m: f"{self.for_update} OF {m[1]}" if self.for_update else "", text)
         return _EACH.sub(lambda m: self.each.format(name=m[1]), text)
 
     def query(self, text: str) -> str:
@@ -49,12 +56,16 @@ SQLITE = Dialect(
     name="sqlite",
     serial="INTEGER PRIMARY KEY AUTOINCREMENT",
     for_update="",
+    for_share="",
+    slot="0",
     each="(SELECT value FROM json_each(:{name}))",
 )
 POSTGRES = Dialect(
     name="postgres",
     serial="bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
     for_update="FOR UPDATE",
+    for_share="FOR SHARE",
+    slot="(pg_backend_pid() % 32)",
     each="(SELECT value FROM json_array_elements_text(CAST(:{name} AS json)))",
     parameter="%({name})s",
     updates_join=True,

@@ -29,7 +29,7 @@ def checkpoint_add(
     """Note where you are with a task: a step done, a decision, an error. It outlives you and your memory."""
     text = None if detail is None else json_text("detail", detail)
     with call.begin() as tx:
-        _, task = task_to_write(call, tx, task_id, claim_epoch, notes_only=True)
+        _, task = task_to_write(call, tx, task_id, claim_epoch, notes_only=True, is_shared=True)
         made, sequence = add_checkpoint(
             tx,
             task,

@@ -7,7 +7,8 @@ Claims: who holds a task, until when, and what happens when they go quiet.
                              where it was, unless somebody else has claimed it; then that write is stale
 
 A lease is the agent's, and all its claims share it: `agent.lease_until` grows with each call and each beat. Whoever
-changes a task holds its workflow's row, then the agent's: always in that order, workflows by id.
+changes a task holds its workflow's row, then the agent's: always in that order, workflows by id. A change that concerns
+one task alone (a note, a plan, a step of its holder) shares the workflow's row with others and holds the task's.
 """
 
 import json
@@ -48,23 +49,31 @@ def lease_from(call: Call, agent: AgentPresence) -> int:
 # Writing to a task
 
 
-def locked_task(tx: Tx, task_id: str) -> tuple[WorkflowLocked, TaskRow]:
-    """The workflow, locked, and the task: nothing about it changes until commit. Raises NotFound."""
-    hint_task(tx, task_id)
-    workflow: WorkflowLocked | None = tx.one("workflow_lock_of_task", task_id=task_id)
-    if workflow is None:
+def locked_task(tx: Tx, task_id: str, *, is_shared: bool = False) -> tuple[WorkflowLocked, TaskRow]:
+    """The workflow, locked, and the task: nothing about it changes until commit. Raises NotFound.
+
+    Where it is shared, others may change other tasks of the workflow, and the task has a lock of its own.
+    """
+    hint_task(tx, task_id, is_shared=is_shared)
+    workflow: WorkflowLocked | None = tx.one(_lock_of(is_shared), task_id=task_id)
+    task: TaskRow | None = tx.one("task_lock" if is_shared else "task_get", id=task_id)
+    if workflow is None or task is None:  # it may be gone by now
         raise no_such("task", task_id)
-    return workflow, get(tx, "task", task_id)  # it may be gone by now
+    return workflow, task
 
 
-def hint_task(tx: Tx, task_id: str) -> None:
+def hint_task(tx: Tx, task_id: str, *, is_shared: bool = False) -> None:
     """Let a task and the lock on its workflow travel together."""
-    tx.ahead("workflow_lock_of_task", task_id=task_id)
-    tx.ahead("task_get", id=task_id)
+    tx.ahead(_lock_of(is_shared), task_id=task_id)
+    tx.ahead("task_lock" if is_shared else "task_get", id=task_id)
+
+
+def _lock_of(is_shared: bool) -> str:
+    return "workflow_share_of_task" if is_shared else "workflow_lock_of_task"
 
 
 def task_to_write(
-    call: Call, tx: Tx, task_id: str, epoch: int | None, *, notes_only: bool = False
+    call: Call, tx: Tx, task_id: str, epoch: int | None, *, notes_only: bool = False, is_shared: bool = False
 ) -> tuple[WorkflowLocked, TaskRow]:
     """The workflow, locked, and a task that the caller may write to. Raises NotFound, StaleClaim.
 
@@ -73,7 +82,7 @@ def task_to_write(
     A lapsed claim of the caller's that nobody took goes on, unless its workflow was abandoned, which frees all claims.
     While the judge halts the workflow it does not: that would be a claim. Raises InvalidState then, except for notes.
     """
-    workflow, task = locked_task(tx, task_id)
+    workflow, task = locked_task(tx, task_id, is_shared=is_shared)
     claim = _lapsed_claim(call, tx, task, epoch)
     if claim is not None and is_halted(workflow):
         if not notes_only:

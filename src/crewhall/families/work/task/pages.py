@@ -22,8 +22,8 @@ def count_step(tx: Tx, task: TaskRow, after: str) -> None:
     """A task goes from its status to another: counted in its workflow."""
     if task["status"] != after:
         where = {"workflow_id": task["workflow_id"], "parallel_group": task["parallel_group"] or ""}
-        tx.run("tally_add", status=task["status"], tasks=-1, **where)
-        tx.run("tally_add", status=after, tasks=1, **where)
+        for status, tasks in sorted({task["status"]: -1, after: 1}.items()):  # in one order, whoever else counts
+            tx.run("tally_add", status=status, tasks=tasks, **where)
 
 
 def near(tx: Tx, task_ids: list[str]) -> Near:

@@ -22,6 +22,15 @@ SELECT task.id, workflow_id, task.name, description, task.status, sequence, plac
   FROM task LEFT JOIN agent ON agent.id = task.claimed_by
  WHERE task.id = :id;
 
+-- name: task_lock
+-- A task, held until commit: for those who share its workflow.
+SELECT task.id, workflow_id, task.name, description, task.status, sequence, place, parallel_group,
+       estimated_complexity, files_likely_affected, dependency_count, waits_for, plan, context, outcome,
+       outcome_detail, error, claimed_by, claim_epoch, claimed_at, agent.lease_until AS lease_expires_at,
+       checkpoint_count, workspace_id, started_at, finished_at, task.created_at, task.updated_at
+  FROM task LEFT JOIN agent ON agent.id = task.claimed_by
+ WHERE task.id = :id {for_update_of:task};
+
 -- name: task_workflow
 -- The workflow that a task belongs to.
 SELECT workflow_id FROM task WHERE id = :id;

@@ -5,6 +5,7 @@ Tasks: take one, plan it, do it, and say how it ended (seed 003, task management
 """
 
 import json
+from contextlib import suppress
 from typing import Annotated, Any, cast
 
 from pydantic import Field
@@ -53,6 +54,7 @@ from crewhall.families.work.workflow.rules import refuse_not_running
 from crewhall.store.transaction import Tx
 
 SEEN = 200  # checkpoints looked at for one task
+STEPS = ("planning", "in_progress", "paused")  # of the holder of a task; most of them concern nobody else
 
 
 @work.tool("task_get", profiles=("coordinator", "reviewer", "review"), resources=("crewhall://tasks/{id}",))
@@ -130,7 +132,7 @@ def task_set_plan(
     """Say how you will do a task, step by step, before you begin. Who takes over later goes on from it."""
     text = json_text("plan", plan.model_dump(exclude_unset=True))
     with call.begin() as tx:
-        _, task = task_to_write(call, tx, id, claim_epoch)
+        _, task = task_to_write(call, tx, id, claim_epoch, is_shared=True)
         if task["status"] in FINISHED:
             raise InvalidState(f"task {id} is {task['status']}", hint="Its plan is history; plan a task that is open.")
         kept = task["context"]
@@ -157,12 +159,42 @@ def task_update_status(
     skipping end the claim.
     """
     detail = None if outcome_detail is None else json_text("outcome_detail", outcome_detail)
+    result = {"outcome": outcome, "outcome_detail": detail, "error": error}
+    if status in STEPS:
+        with suppress(ConcernsWorkflow):
+            return _step(call, id, status, result, claim_epoch)
+    return _update(call, id, status, result, claim_epoch)
+
+
+class ConcernsWorkflow(Exception):
+    """A change of one task would change its workflow too, or depend on others of its tasks."""
+
+
+def _step(call: Call, id: str, status: TaskStatus, result: dict[str, str | None], epoch: int | None) -> Done:
+    """Move on a task that its holder is at: nobody who changes another task waits for that. Raises ConcernsWorkflow."""
+    with call.begin() as tx:
+        workflow, task = task_to_write(call, tx, id, epoch, is_shared=True)
+        if task["claimed_by"] is None or workflow["status"] != "in_progress":
+            raise ConcernsWorkflow
+        refuse_task_step(task, status, result["outcome"], result["error"], blocker_names(tx, task))
+        _set_status(call, tx, task, status, result)
+    return Done(success=True)
+
+
+def _set_status(call: Call, tx: Tx, task: TaskRow, status: TaskStatus, result: dict[str, str | None]) -> None:
+    count_step(tx, task, status)
+    tx.run("task_status_set", id=task["id"], status=status, now=call.now, **result)
+    tx.event("task.updated", task["id"], before=task["status"], after=status)
+
+
+def _update(call: Call, id: str, status: TaskStatus, result: dict[str, str | None], epoch: int | None) -> Done:
+    ends = status in (*FINISHED, "failed")
     with call.begin() as tx:
         hint_task(tx, id)
-        if call.actor.kind == "agent":
+        if ends and call.actor.kind == "agent":
             hint_holder(tx, call.actor.id, id)
-        workflow, task = task_to_write(call, tx, id, claim_epoch)
-        refuse_task_step(task, status, outcome, error, blocker_names(tx, task))
+        workflow, task = task_to_write(call, tx, id, epoch)
+        refuse_task_step(task, status, result["outcome"], result["error"], blocker_names(tx, task))
         if workflow["status"] == "abandoned":
             refuse_not_running(workflow, status)
         is_taken = call.actor.kind == "agent" and task["claimed_by"] is None and status != "skipped"
@@ -171,14 +203,11 @@ def task_update_status(
             mark_in_progress(call, tx, workflow)
         if status in RUNNING:
             refuse_past_parallelism(call, tx, workflow, task, call.actor.id)
-        holder = None if task["claimed_by"] is None else holder_beside(tx, task["claimed_by"], id)
+        holder = holder_beside(tx, task["claimed_by"], id) if ends and task["claimed_by"] is not None else None
         if is_taken:
             task = _take_for_writer(call, tx, workflow, task)
-        result = {"outcome": outcome, "outcome_detail": detail, "error": error}
-        count_step(tx, task, status)
-        tx.run("task_status_set", id=id, status=status, now=call.now, **result)
-        tx.event("task.updated", id, before=task["status"], after=status)
-        if status in (*FINISHED, "failed"):
+        _set_status(call, tx, task, status, result)
+        if ends:
             _end(call, tx, workflow, task, status, holder)
     return Done(success=True)
 

@@ -24,6 +24,12 @@ SELECT id, status, status_reason, halted_by, CASE WHEN plan IS NULL THEN 0 ELSE 
        task_count, finished_count, completed_count, started_at, repository_path, auto_create_workspaces
   FROM workflow WHERE id = (SELECT workflow_id FROM task WHERE task.id = :task_id) {for_update};
 
+-- name: workflow_share_of_task
+-- The same, held against changes of the workflow, and shared by those who change different tasks of it.
+SELECT id, status, status_reason, halted_by, CASE WHEN plan IS NULL THEN 0 ELSE 1 END AS has_plan, max_parallel_tasks,
+       task_count, finished_count, completed_count, started_at, repository_path, auto_create_workspaces
+  FROM workflow WHERE id = (SELECT workflow_id FROM task WHERE task.id = :task_id) {for_share};
+
 -- name: workflow_state
 -- A workflow's changing parts, to read.
 SELECT id, status, max_parallel_tasks, task_count, finished_count, completed_count, started_at, repository_path,
@@ -130,13 +136,16 @@ SELECT id FROM task WHERE workflow_id = :workflow_id AND parallel_group = :paral
  ORDER BY id LIMIT 11;
 
 -- name: tally_add
--- So many more tasks of a parallel group (empty: of none) and status; fewer when it is below nought.
-INSERT INTO task_tally (workflow_id, parallel_group, status, tasks) VALUES (:workflow_id, :parallel_group, :status, :tasks)
-ON CONFLICT (workflow_id, parallel_group, status) DO UPDATE SET tasks = task_tally.tasks + excluded.tasks;
+-- So many more tasks of a parallel group (empty: of none) and status; fewer when it is below nought. The sum of all slots
+-- counts, so that two who change it at once don't wait for each other.
+INSERT INTO task_tally (workflow_id, parallel_group, status, slot, tasks)
+VALUES (:workflow_id, :parallel_group, :status, {slot}, :tasks)
+ON CONFLICT (workflow_id, parallel_group, status, slot) DO UPDATE SET tasks = task_tally.tasks + excluded.tasks;
 
 -- name: tally
 -- The tasks of a workflow counted by parallel group and stored status.
-SELECT parallel_group, status, tasks FROM task_tally WHERE workflow_id = :workflow_id AND tasks > 0;
+SELECT parallel_group, status, sum(tasks) AS tasks
+  FROM task_tally WHERE workflow_id = :workflow_id GROUP BY parallel_group, status HAVING sum(tasks) > 0;
 
 -- name: tasks_blocked_count
 -- How many tasks wait for others.
