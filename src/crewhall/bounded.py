@@ -5,7 +5,7 @@ No answer of any tool may flood its reader's memory; `text_read` gives the rest,
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, islice
 from typing import Annotated, Any, TypeVar
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from pydantic_core import from_json
 
 from crewhall.errors import InvalidInput
+from crewhall.store.transaction import Tx
 
 LIST_BYTES = 19_000  # of the items of a list, so that the whole answer stays below 20 kB
 LIST_TEXT_BYTES = 700  # of one text in a list
@@ -118,6 +119,14 @@ def take_fitting(items: Iterable[ItemT], most: int = LIST_BYTES) -> list[ItemT]:
             break
         kept.append(item)
     return kept
+
+
+def rows_and_total(tx: Tx, name: str, chosen: Mapping[str, Any], **place: Any) -> tuple[list[Any], int]:
+    """A page of a query's rows, and how many rows there are in all, which `<name>_count` tells; both in one trip."""
+    count = f"{name}_count"
+    tx.ahead(count, **chosen)
+    rows = tx.all(name, **chosen, **place)
+    return rows, tx.value(count, **chosen)
 
 
 def page(items: Iterable[ItemT], total: int, offset: int) -> tuple[list[ItemT], int | None]:

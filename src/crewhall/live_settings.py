@@ -5,7 +5,7 @@ from typing import Any
 from crewhall.config import BY_KEY, Setting, Settings
 from crewhall.errors import Forbidden, InvalidInput, InvalidState, NotFound
 from crewhall.spelling import did_you_mean
-from crewhall.store.transaction import Look
+from crewhall.store.transaction import Look, Tx
 
 
 def live_setting(look: Look, settings: Settings, key: str) -> Any:
@@ -27,6 +27,11 @@ def stored_value(look: Look, setting: Setting) -> Any | None:
             f"user_config has {row['value'][:80]!r} for {setting.key}: {error}",
             hint=f"Run `crewhall setting set {setting.key} {setting.default}`, or another value.",
         ) from None
+
+
+def hint_live_setting(tx: Tx, key: str) -> None:
+    """Let a setting's value travel with what is asked next."""
+    tx.ahead("user_config_get", key=key)
 
 
 def find_setting(key: str) -> Setting:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import AnyOf, Limit, Offset, page
+from crewhall.bounded import AnyOf, Limit, Offset, page, rows_and_total
 from crewhall.config import Settings
 from crewhall.errors import Forbidden, InvalidInput, NotFound
 from crewhall.families.crew.base import choose_base
@@ -239,8 +239,7 @@ def instance_list(
     """List instances, newest first; filter by status, type or repository. Of a prompt it has the first line."""
     chosen = {"statuses": json.dumps(status) if status else None, "type": type, "repository": repository_path}
     with call.begin() as tx:
-        rows = tx.all("instances", limit=limit, offset=offset, **chosen)
-        total = tx.value("instances_count", **chosen)
+        rows, total = rows_and_total(tx, "instances", chosen, limit=limit, offset=offset)
     terminals = Terminals(call.settings)
     shown = (_to_instance(call, _with_first_line(row), terminals, total=LISTED_BYTES) for row in rows)
     items, following = page(shown, total, offset)

@@ -224,6 +224,7 @@ def judge_report_list(
     """What the judge was asked, the newest first, and what it took in tokens and money."""
     filters = {"workflow_id": workflow_id, "subject": task_id, "kind": kind, "verdict": verdict}
     with call.begin() as tx:
+        tx.ahead("judge_spent", **filters)
         rows = tx.all("judge_reports", limit=limit, offset=offset, **filters)
         spent = tx.one("judge_spent", **filters)
     assert spent is not None

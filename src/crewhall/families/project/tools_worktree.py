@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call, Tick
-from crewhall.bounded import Limit
+from crewhall.bounded import Limit, rows_and_total
 from crewhall.errors import InvalidInput, NotFound
 from crewhall.families.project.family import project
 from crewhall.families.project.model import ClosedWorktree, McpState, OpenWorktree, OpenWorktrees, ToolInfo, WorktreeId
@@ -67,7 +67,7 @@ def worktree_close(call: Call, path: Directory | None = None, id: WorktreeId | N
 def worktree_list(call: Call, limit: Limit = 20, offset: Offset = 0) -> OpenWorktrees:
     """The open worktrees, the oldest first: where each is, and the state of its server."""
     with call.begin() as tx:
-        rows, total = tx.all("worktrees", limit=limit, offset=offset), tx.value("worktrees_count")
+        rows, total = rows_and_total(tx, "worktrees", {}, limit=limit, offset=offset)
     following, tools = offset + len(rows), _tools(call)
     worktrees = [_worktree_of(call, row, tools) for row in rows]
     return OpenWorktrees(worktrees=worktrees, total=total, next_offset=following if following < total else None)

@@ -5,14 +5,14 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, Offset, page
+from crewhall.bounded import Limit, Offset, page, rows_and_total
 from crewhall.families.crew.changes import find_instance
 from crewhall.families.crew.model import InstanceId
 from crewhall.families.review.family import review
 from crewhall.families.review.items import shown_item
 from crewhall.families.review.model import ReviewDetail, ReviewItem, ReviewRound, Reviews, RoundDetail
 from crewhall.families.review.rules import reviewer_name
-from crewhall.live_settings import live_setting
+from crewhall.live_settings import hint_live_setting, live_setting
 from crewhall.store.transaction import Row, Tx
 
 ROUNDS, ITEMS, OPEN_ITEMS, FEEDBACK_LETTERS = 5, 20, 30, 2_000  # in one answer
@@ -29,8 +29,7 @@ def review_list(
     """List reviews, newest first; filter by coding instance, or by whether they go on."""
     chosen = {"coder": instance_id, "is_open": None if open is None else int(open)}
     with call.begin() as tx:
-        rows = tx.all("reviews", limit=limit, offset=offset, **chosen)
-        total = tx.value("reviews_count", **chosen)
+        rows, total = rows_and_total(tx, "reviews", chosen, limit=limit, offset=offset)
     items, following = page((ReviewRound(**_round(row)) for row in rows), total, offset)
     return Reviews(reviews=items, total=total, next_offset=following)
 
@@ -43,8 +42,10 @@ def review_get(call: Call, instance_id: InstanceId) -> ReviewDetail:
     """
     row = find_instance(call, instance_id)
     with call.begin() as tx:
-        rounds = tx.all("reviews", coder=instance_id, is_open=None, limit=ROUNDS, offset=0)
-        total = tx.value("reviews_count", coder=instance_id, is_open=None)
+        tx.ahead("review_iteration", coder=instance_id)
+        tx.ahead("items_open", coder=instance_id)
+        hint_live_setting(tx, "review.max_iterations")
+        rounds, total = rows_and_total(tx, "reviews", {"coder": instance_id, "is_open": None}, limit=ROUNDS, offset=0)
         return ReviewDetail(
             instance_id=instance_id,
             status=row["status"],

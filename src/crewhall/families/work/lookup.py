@@ -1,5 +1,6 @@
 """Rows by their ids, locked or not; NotFound with a hint where to look when there is none."""
 
+from collections.abc import Mapping
 from typing import Any, Literal, overload
 
 from crewhall.errors import NotFound
@@ -46,6 +47,23 @@ def get_locked(tx: Tx, kind: Literal["workflow"], thing_id: str) -> WorkflowLock
 def get_locked(tx: Tx, kind: Literal["agent", "workflow"], thing_id: str) -> Any:
     """The columns of a thing that change, locked until commit. Raises NotFound."""
     return _refuse_missing(tx.one(f"{kind}_lock", id=thing_id), kind, thing_id)
+
+
+def hint_get(tx: Tx, kind: Kind, thing_id: str | None) -> None:
+    """Let the row that `get` gives, if one is named, travel with what is asked next."""
+    if thing_id is not None:
+        tx.ahead(f"{kind}_get", id=thing_id)
+
+
+def hint_get_locked(tx: Tx, kind: Literal["agent", "workflow"], thing_id: str) -> None:
+    """The same for `get_locked`. What is locked before it must have been asked for before it."""
+    tx.ahead(f"{kind}_lock", id=thing_id)
+
+
+def hint_all(tx: Tx, queries: Mapping[str, Mapping[str, Any]]) -> None:
+    """Let queries, each with its parameters, travel with what is asked next."""
+    for name, params in queries.items():
+        tx.ahead(name, **params)
 
 
 def _refuse_missing(row: Any | None, kind: Kind, thing_id: str) -> Any:

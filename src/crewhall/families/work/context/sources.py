@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 from crewhall.app import Call
+from crewhall.bounded import rows_and_total
 from crewhall.errors import NotFound
 from crewhall.families.work.family import work
 from crewhall.families.work.repository.tools import site_of
@@ -38,8 +39,7 @@ def reservations(call: Call, top: Top) -> SourceLines:
     """Files of the repository that agents are about to change."""
     chosen = {"repository_path": site_of(top.root).path, "agent_id": None, "now": call.now}
     with call.begin() as tx:
-        rows = tx.all("reservations", limit=RESERVATIONS, offset=0, **chosen)
-        total = tx.value("reservations_count", **chosen)
+        rows, total = rows_and_total(tx, "reservations", chosen, limit=RESERVATIONS, offset=0)
     if not rows:
         raise NotFound("nothing is reserved in this repository", hint="file_reserve does that.")
     return SourceLines([_reservation(row) for row in rows], total - len(rows))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, Offset, page
+from crewhall.bounded import Limit, Offset, page, rows_and_total
 from crewhall.families.work.family import work
 from crewhall.families.work.model import Name, Path
 from crewhall.families.work.repository.model import Repositories, Repository, RepositoryId, RepositoryRow
@@ -62,8 +62,7 @@ def repository_register(call: Call, path: Path, name: Name | None = None) -> Rep
 def repository_list(call: Call, limit: Limit = 50, offset: Offset = 0) -> Repositories:
     """The repositories of the hall, the longest known first."""
     with call.begin() as tx:
-        rows = tx.all("repositories", limit=limit, offset=offset)
-        total = tx.value("repositories_count")
+        rows, total = rows_and_total(tx, "repositories", {}, limit=limit, offset=offset)
     items, following = page([Repository.from_row(row) for row in rows], total, offset)
     return Repositories(repositories=items, total=total, next_offset=following)
 
