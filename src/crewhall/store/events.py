@@ -28,6 +28,8 @@ def events_after(
 
     Raises CursorExpired when events after the cursor were pruned.
     """
+    tx.ahead("hall_get", key=PRUNED)
+    tx.ahead("events_after", after=after, limit=limit, topic=topic, subject=subject, actor=actor)
     pruned = pruned_through(tx)
     if 0 < after < pruned:
         raise CursorExpired(
@@ -54,7 +56,9 @@ def newest_seen(store: Store) -> int:
 
 def newest_event(tx: Tx) -> int:
     """The number of the newest event that can be read, though it may be pruned by now."""
-    return max(min(int(tx.value("event_newest")), tx.through), pruned_through(tx))
+    bounds = tx.one("event_bounds")
+    assert bounds is not None
+    return max(min(int(bounds["newest"]), tx.through), int(bounds["pruned"]))
 
 
 def pruned_through(tx: Tx) -> int:

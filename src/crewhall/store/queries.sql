@@ -22,6 +22,11 @@ SELECT count(*) AS total
 -- The newest event's number, 0 when there is none.
 SELECT COALESCE(max(seq), 0) AS seq FROM event;
 
+-- name: event_bounds
+-- The newest event's number, and that of the last one that was pruned; 0 when there is none.
+SELECT COALESCE((SELECT max(seq) FROM event), 0) AS newest,
+       COALESCE((SELECT CAST(value AS bigint) FROM hall WHERE key = 'events_pruned_through'), 0) AS pruned;
+
 -- name: events_prune
 -- Forget the events up to a number.
 DELETE FROM event WHERE seq <= :through;

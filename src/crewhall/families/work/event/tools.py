@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, page, take_fitting
+from crewhall.bounded import Limit, page, rows_and_total, take_fitting
 from crewhall.errors import InvalidInput
 from crewhall.families.work.event.model import Calls, Cursor, Event, Events, LoggedCall
 from crewhall.families.work.family import work
@@ -29,10 +29,13 @@ def event_list(
     actor: Annotated[Word, Field(description="Events by one agent's id, or operator.")] | None = None,
 ) -> Events:
     """What happened in the hall, oldest first, from a cursor. Each event is numbered once, in commit order."""
+    chosen = {"topic": topic, "subject": subject, "actor": actor}
     with call.look(of_events=True) as tx:
-        rows = events_after(tx, after, limit, topic=topic, subject=subject, actor=actor)
+        tx.ahead("event_bounds")
+        tx.ahead("events_count", after=after, **chosen)
+        rows = events_after(tx, after, limit, **chosen)
         newest = newest_event(tx)
-        total = tx.value("events_count", after=after, topic=topic, subject=subject, actor=actor)
+        total = tx.value("events_count", after=after, **chosen)
     events, cut = page([Event.from_row(row) for row in rows], len(rows), 0)
     # When nothing more matches, all up to the newest has been looked at: a follower of a rare topic keeps up too.
     seen_all = cut is None and len(rows) < limit
@@ -55,8 +58,7 @@ def call_list(
         raise InvalidInput(f"'{at[:50]}' is no cursor", hint="Give next_cursor of the page before, as it is.")
     chosen = {"tool": tool, "actor": actor, "success": None if success is None else int(success)}
     with call.look(of_events=True) as tx:
-        rows = tx.all("calls", at=int(at), id=call_id, limit=limit + 1, **chosen)
-        total = tx.value("calls_count", **chosen)
+        rows, total = rows_and_total(tx, "calls", chosen, at=int(at), id=call_id, limit=limit + 1)
     calls = take_fitting(LoggedCall(**{**row, "success": bool(row["success"])}) for row in rows[:limit])
     following = None if len(calls) == len(rows) else f"{calls[-1].at}:{calls[-1].id}"
     return Calls(calls=calls, total=total, next_cursor=following)
