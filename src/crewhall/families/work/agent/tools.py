@@ -8,7 +8,7 @@ Agents: who is in the hall (seed 003, agent management).
 import json
 
 from crewhall.app import Call
-from crewhall.bounded import AnyOf, Limit, Offset, json_text, page
+from crewhall.bounded import AnyOf, Limit, Offset, json_text, page, rows_and_total
 from crewhall.declaration import KEEP
 from crewhall.errors import Conflict, InvalidInput, InvalidState
 from crewhall.families.work.agent.model import (
@@ -33,7 +33,7 @@ from crewhall.families.work.agent.rules import METADATA_BYTES, status_after_beat
 from crewhall.families.work.agent.rules_name import refuse_reserved_name
 from crewhall.families.work.claim.leases import lease_from, lease_ms, put_all_back
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import get, get_locked
+from crewhall.families.work.lookup import get, get_locked, hint_get_locked
 from crewhall.families.work.model import AgentId, Done, Me, Name, TaskId
 from crewhall.identity import make_token
 from crewhall.store.transaction import Tx
@@ -84,6 +84,7 @@ def agent_heartbeat(
     until = call.now + lease_ms(call.settings, beats=True)
     with call.begin() as tx:
         if current_task_id is not None:
+            hint_get_locked(tx, "agent", agent_id)
             get(tx, "task", current_task_id)
         before = get_locked(tx, "agent", agent_id)
         after = status_after_beat(before["status"], status)
@@ -115,6 +116,8 @@ def agent_update(
     fields["metadata"] = None if metadata is None else json_text("metadata", metadata, METADATA_BYTES)
     with call.begin() as tx:
         if current_task_id is not KEEP and current_task_id is not None:
+            if status != "offline":  # who leaves is locked after the workflows
+                hint_get_locked(tx, "agent", id)
             get(tx, "task", current_task_id)
         if status == "offline":
             _leave(call, tx, id, **fields)
@@ -155,8 +158,7 @@ def agent_list(
     """The agents of the hall, perhaps of some statuses, one role or one runtime, the longest known first."""
     chosen = {"statuses": json.dumps(status) if status else None, "role": role, "runtime": runtime}
     with call.begin() as tx:
-        rows = tx.all("agents", limit=limit, offset=offset, **chosen)
-        total = tx.value("agents_count", **chosen)
+        rows, total = rows_and_total(tx, "agents", chosen, limit=limit, offset=offset)
     items, following = page((Agent.from_row(row, LISTED_BYTES) for row in rows), total, offset)
     return Agents(agents=items, total=total, next_offset=following)
 

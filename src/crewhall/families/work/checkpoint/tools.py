@@ -6,13 +6,13 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import AnyOf, Limit, json_text, take_fitting
+from crewhall.bounded import AnyOf, Limit, json_text, rows_and_total, take_fitting
 from crewhall.families.work.checkpoint.model import Checkpoint, CheckpointAdded, Checkpoints, CheckpointType
 from crewhall.families.work.checkpoint.record import add_checkpoint
 from crewhall.families.work.claim.leases import task_to_write, writer
 from crewhall.families.work.claim.model import Epoch
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import get
+from crewhall.families.work.lookup import get, hint_get
 from crewhall.families.work.model import Cargo, Files, TaskId, Text
 
 
@@ -59,9 +59,9 @@ def checkpoint_list(
     """The checkpoints of a task, oldest first, perhaps of some types or after a number."""
     chosen = {"task_id": task_id, "after": since_sequence, "types": json.dumps(type) if type else None}
     with call.begin() as tx:
+        hint_get(tx, "task", task_id)
+        rows, total = rows_and_total(tx, "checkpoints", chosen, limit=limit)
         get(tx, "task", task_id)
-        rows = tx.all("checkpoints", limit=limit, **chosen)
-        total = tx.value("checkpoints_count", **chosen)
     items = take_fitting(Checkpoint.from_row(row) for row in rows)
     following = items[-1].sequence if len(items) < total else None
     return Checkpoints(checkpoints=items, total=total, next_since_sequence=following)

@@ -12,7 +12,7 @@ from crewhall.families.work.claim.rules import full_workflow
 from crewhall.families.work.task.model import TaskRow
 from crewhall.families.work.task.rules import is_running
 from crewhall.families.work.workflow.model import WorkflowLocked
-from crewhall.live_settings import live_setting
+from crewhall.live_settings import hint_live_setting, live_setting
 from crewhall.store.transaction import Look, Tx
 
 ENFORCE = "work.enforce_parallelism"
@@ -30,6 +30,10 @@ def refuse_past_parallelism(call: Call, tx: Tx, workflow: WorkflowLocked, task: 
     if running >= workflow["max_parallel_tasks"] and is_enforced(call, tx):
         own = tx.one("task_held_in", workflow_id=workflow["id"], agent_id=agent_id)
         raise full_workflow(workflow, running, None if own is None else own["id"])
+
+
+def hint_enforced(tx: Tx) -> None:
+    hint_live_setting(tx, ENFORCE)
 
 
 def is_enforced(call: Call, look: Look) -> bool:

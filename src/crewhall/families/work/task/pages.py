@@ -14,6 +14,8 @@ from crewhall.store.transaction import Row, Tx
 LISTED = 200  # tasks read for one page
 BESIDE_BYTES = 9_000  # of the tasks that stand beside their workflow
 WORKFLOWS = 20  # looked into at a time for tasks to claim
+AT_ONCE = 4  # of these, after the first
+FIRST_WORKFLOW: Row = {"created_at": -1, "id": ""}
 BLOCKERS = 5  # named in a refusal
 NAMES = 50  # dependencies named of one task
 
@@ -28,11 +30,21 @@ def count_step(tx: Tx, task: TaskRow, after: str) -> None:
 
 def near(tx: Tx, task_ids: list[str]) -> Near:
     """What these tasks depend on and need."""
+    if not task_ids:
+        return Near()
     ids = json.dumps(task_ids)
+    tx.ahead("capabilities", ids=ids)
     return Near(
         depends_on=names_by_task(tx.all("dependency_names", ids=ids, most=NAMES)),
         capabilities=names_by_task(tx.all("capabilities", ids=ids), "capability"),
     )
+
+
+def hint_near(tx: Tx, task_ids: list[str]) -> None:
+    """Let what `near` looks up travel with what is asked next."""
+    ids = json.dumps(task_ids)
+    tx.ahead("dependency_names", ids=ids, most=NAMES)
+    tx.ahead("capabilities", ids=ids)
 
 
 def blocker_names(tx: Tx, task: TaskRow) -> list[str]:
@@ -102,17 +114,34 @@ def available_tasks(tx: Tx, capabilities: str, limit: int, offset: int, **chosen
     """
     found: list[TaskRow] = []
     wanted = offset + limit
-    after: Row | None = {"created_at": -1, "id": ""}
+    after: Row | None = FIRST_WORKFLOW
     while after is not None and len(found) < wanted:
-        place = {"created_at": after["created_at"], "id": after["id"]}
-        workflows = tx.all("workflows_available", limit=WORKFLOWS, **chosen, **place)
-        for workflow in workflows:
-            here = {"workflow_id": workflow["id"], "capabilities": capabilities}
-            found += tx.all("tasks_available", limit=wanted - len(found), **here)
-            if len(found) >= wanted:
-                break
+        workflows = tx.all("workflows_available", **_workflows_after(after, chosen))
+        for some in (workflows[:1], *(workflows[n : n + AT_ONCE] for n in range(1, len(workflows), AT_ONCE))):
+            found += _tasks_in(tx, some, capabilities, wanted - len(found))
         after = workflows[-1] if len(workflows) == WORKFLOWS else None
     return found[offset:]
+
+
+def hint_available(tx: Tx, **chosen: str | int | None) -> None:
+    """Let the workflows that `available_tasks` looks into first travel with what is asked next."""
+    tx.ahead("workflows_available", **_workflows_after(FIRST_WORKFLOW, chosen))
+
+
+def _workflows_after(after: Row, chosen: Mapping[str, str | int | None]) -> Row:
+    return {"limit": WORKFLOWS, "created_at": after["created_at"], "id": after["id"], **chosen}
+
+
+def _tasks_in(tx: Tx, workflows: list[Row], capabilities: str, most: int) -> list[TaskRow]:
+    """As many tasks of the workflows, asked for in one trip; none is asked for once there are enough."""
+    found: list[TaskRow] = []
+    asked = [{"workflow_id": one["id"], "capabilities": capabilities, "limit": most} for one in workflows if most > 0]
+    for one in asked:
+        tx.ahead("tasks_available", **one)
+    for one in asked:
+        if len(found) < most:
+            found += tx.all("tasks_available", **one)
+    return found[:most]
 
 
 def cursor_of(row: Mapping[str, Any], *columns: str) -> str:

@@ -30,9 +30,9 @@ from crewhall.families.work.claim.leases import (
     writer,
 )
 from crewhall.families.work.claim.model import Epoch
-from crewhall.families.work.claim.parallelism import is_enforced, refuse_past_parallelism
+from crewhall.families.work.claim.parallelism import ENFORCE, hint_enforced, is_enforced, refuse_past_parallelism
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import get, get_locked
+from crewhall.families.work.lookup import get, get_locked, hint_get, hint_get_locked
 from crewhall.families.work.model import AgentId, Cargo, Done, Me, PageCursor, Path, Short, TaskId, Text, WorkflowId
 from crewhall.families.work.repository.tools import site_of
 from crewhall.families.work.task.model import (
@@ -46,7 +46,15 @@ from crewhall.families.work.task.model import (
     Tasks,
     TaskStatus,
 )
-from crewhall.families.work.task.pages import available_tasks, blocker_names, count_step, near, summaries
+from crewhall.families.work.task.pages import (
+    available_tasks,
+    blocker_names,
+    count_step,
+    hint_available,
+    hint_near,
+    near,
+    summaries,
+)
 from crewhall.families.work.task.rules import REPLANNED, RUNNING, is_begun, refuse_task_step
 from crewhall.families.work.workflow.model import WorkflowLocked
 from crewhall.families.work.workflow.plans import recompute_standings
@@ -66,9 +74,10 @@ def task_get(
 ) -> Task:
     """A task: what is to be done, who holds it, and how it ended."""
     with call.begin() as tx:
-        row = get(tx, "task", id)
+        hint_get(tx, "task", id)
+        hint_near(tx, [id])
         noted = _newest_checkpoints(tx, id, checkpoint_limit or SEEN) if include_checkpoints else None
-        return Task.from_row(row, near(tx, [id]), whole=True, checkpoints=noted)
+        return Task.from_row(get(tx, "task", id), near(tx, [id]), whole=True, checkpoints=noted)
 
 
 def _newest_checkpoints(tx: Tx, task_id: str, limit: int) -> list[Checkpoint]:
@@ -89,9 +98,11 @@ def task_list(
     """The tasks of a workflow in their order, in short, perhaps of some statuses (blocked too) or one holder."""
     chosen = {"statuses": json.dumps(status) if status else None, "claimed_by": claimed_by}
     with call.begin() as tx:
+        hint_get(tx, "workflow", workflow_id)
+        tx.ahead("tasks_count", workflow_id=workflow_id, **chosen)
+        tasks, following = summaries(tx, workflow_id, limit=limit, most=LIST_BYTES, cursor=cursor, **chosen)
         get(tx, "workflow", workflow_id)
         total = tx.value("tasks_count", workflow_id=workflow_id, **chosen)
-        tasks, following = summaries(tx, workflow_id, limit=limit, most=LIST_BYTES, cursor=cursor, **chosen)
     return TaskList(tasks=tasks, total=total, next_cursor=following)
 
 
@@ -107,12 +118,18 @@ def task_get_available(
     """Tasks you could claim now: ready, held by no one, and needing only what you said you are good at."""
     where = None if repository_path is None else site_of(repository_path).path
     with call.begin() as tx:
+        chosen: dict[str, Any] = {"workflow_id": workflow_id, "repository_path": where}
+        hint_get(tx, "workflow", workflow_id)
+        hint_enforced(tx)
+        hint_available(tx, **chosen, full_too=int(not call.settings[ENFORCE]))  # if nobody changed it
         agent = get(tx, "agent", agent_id)
         if workflow_id is not None:
             get(tx, "workflow", workflow_id)
-        chosen: dict[str, Any] = {"workflow_id": workflow_id, "repository_path": where}
         chosen |= {"capabilities": agent["capabilities"], "full_too": int(not is_enforced(call, tx))}
+        tx.ahead("tasks_available_count", **chosen)
         rows = available_tasks(tx, limit=limit, offset=offset, **chosen)
+        if not rows:
+            tx.ahead("tasks_available_count", **chosen | {"full_too": 1})
         total = tx.value("tasks_available_count", **chosen)
         no_room = 0 if total else tx.value("tasks_available_count", **chosen | {"full_too": 1})
         beside = near(tx, [row["id"] for row in rows])
@@ -201,6 +218,8 @@ def _update(call: Call, id: str, status: TaskStatus, result: dict[str, str | Non
         if is_taken or (status in RUNNING and not is_begun(task)):
             refuse_not_running(workflow, "begun")
             mark_in_progress(call, tx, workflow)
+        if is_taken:
+            _hint_taking(tx, id, call.actor.id, starts=status in RUNNING)
         if status in RUNNING:
             refuse_past_parallelism(call, tx, workflow, task, call.actor.id)
         holder = holder_beside(tx, task["claimed_by"], id) if ends and task["claimed_by"] is not None else None
@@ -210,6 +229,14 @@ def _update(call: Call, id: str, status: TaskStatus, result: dict[str, str | Non
         if ends:
             _end(call, tx, workflow, task, status, holder)
     return Done(success=True)
+
+
+def _hint_taking(tx: Tx, task_id: str, agent_id: str, *, starts: bool) -> None:
+    """Let what a claim is checked against travel together."""
+    if starts:
+        tx.ahead("tasks_running_beside", id=task_id)
+    hint_get_locked(tx, "agent", agent_id)
+    tx.ahead("capabilities", ids=json.dumps([task_id]))
 
 
 def _take_for_writer(call: Call, tx: Tx, workflow: WorkflowLocked, task: TaskRow) -> TaskRow:

@@ -1,9 +1,9 @@
 """What a task waits for."""
 
 from crewhall.app import Call
-from crewhall.bounded import cut, take_fitting
+from crewhall.bounded import cut, rows_and_total, take_fitting
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import get
+from crewhall.families.work.lookup import get, hint_get
 from crewhall.families.work.model import PageCursor, TaskId
 from crewhall.families.work.task.model import (
     FINISHED,
@@ -27,14 +27,14 @@ def task_check_dependencies(call: Call, task_id: TaskId, cursor: PageCursor | No
     of lower sequences."""
     waiting, done = (max(0, number) for number in cursor_numbers(cursor, (0, 0)))
     with call.begin() as tx:
+        hint_get(tx, "task", task_id)
+        finished, completed_total = _dependencies(tx, task_id, done, finished=1)
         task = get(tx, "task", task_id)
         if task["dependency_count"] or task["status"] in FINISHED:
             rows, pending_total = _dependencies(tx, task_id, waiting, finished=0)
         else:
             lower = {"workflow_id": task["workflow_id"], "sequence": task["sequence"]}
-            rows = tx.all("lower_open", limit=DEPENDENCIES, offset=waiting, **lower)
-            pending_total = tx.value("lower_open_count", **lower)
-        finished, completed_total = _dependencies(tx, task_id, done, finished=1)
+            rows, pending_total = rows_and_total(tx, "lower_open", lower, limit=DEPENDENCIES, offset=waiting)
     pending = take_fitting((_pending_dependency(row) for row in rows), PENDING_BYTES)
     completed = take_fitting((_completed_dependency(row) for row in finished), COMPLETED_BYTES)
     waiting, done = waiting + len(pending), done + len(completed)
@@ -49,8 +49,8 @@ def task_check_dependencies(call: Call, task_id: TaskId, cursor: PageCursor | No
 
 
 def _dependencies(tx: Tx, task_id: str, offset: int, *, finished: int) -> tuple[list[TaskDependency], int]:
-    rows = tx.all("dependencies", id=task_id, finished=finished, limit=DEPENDENCIES, offset=offset)
-    return rows, tx.value("dependencies_count", id=task_id, finished=finished)
+    chosen = {"id": task_id, "finished": finished}
+    return rows_and_total(tx, "dependencies", chosen, limit=DEPENDENCIES, offset=offset)
 
 
 def _pending_dependency(row: TaskNamed) -> PendingDependency:
