@@ -11,10 +11,10 @@ from pydantic import Field
 from pydantic_core import from_json
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, Offset, json_text, page
+from crewhall.bounded import Limit, Offset, json_text, page, rows_and_total
 from crewhall.errors import InvalidInput, InvalidState, LimitExceeded
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import get, get_locked
+from crewhall.families.work.lookup import get, get_locked, hint_all, hint_get, hint_get_locked
 from crewhall.families.work.model import Name, Path
 from crewhall.families.work.task.model import PlannedTask
 from crewhall.families.work.task.pages import names_by_task
@@ -83,6 +83,9 @@ def _from_definition(template: NewTemplate) -> tuple[Definition, list[TemplateVa
 
 def _from_workflow(tx: Tx, workflow_id: str) -> tuple[Definition, list[TemplateVariable]]:
     """A workflow's plan and tasks, whatever has become of them. Raises NotFound, InvalidState or LimitExceeded."""
+    hint_get_locked(tx, "workflow", workflow_id)
+    hint_get(tx, "workflow", workflow_id)
+    tx.ahead("workflow_letters", workflow_id=workflow_id)
     get_locked(tx, "workflow", workflow_id)
     workflow = get(tx, "workflow", workflow_id)
     if workflow["plan"] is None or workflow["task_count"] == 0:
@@ -107,8 +110,10 @@ def _from_workflow(tx: Tx, workflow_id: str) -> tuple[Definition, list[TemplateV
 
 def _planned_tasks(tx: Tx, workflow_id: str) -> list[PlannedTask]:
     """The tasks of a workflow, as its plan had them."""
-    wanted = names_by_task(tx.all("workflow_dependencies", workflow_id=workflow_id))
-    needed = names_by_task(tx.all("workflow_capabilities", workflow_id=workflow_id), "capability")
+    here = {"workflow_id": workflow_id}
+    hint_all(tx, dict.fromkeys(("workflow_dependencies", "workflow_capabilities", "workflow_planned"), here))
+    wanted = names_by_task(tx.all("workflow_dependencies", **here))
+    needed = names_by_task(tx.all("workflow_capabilities", **here), "capability")
     return [
         PlannedTask(
             name=row["name"],
@@ -120,7 +125,7 @@ def _planned_tasks(tx: Tx, workflow_id: str) -> list[PlannedTask]:
             files_likely_affected=from_json(row["files_likely_affected"]),
             required_capabilities=needed.get(row["id"], []),
         )
-        for row in tx.all("workflow_planned", workflow_id=workflow_id)
+        for row in tx.all("workflow_planned", **here)
     ]
 
 
@@ -147,8 +152,7 @@ def _template_columns(plan: Definition, variables: list[TemplateVariable]) -> Ro
 def template_list(call: Call, limit: Limit = 20, offset: Offset = 0) -> Templates:
     """The templates of the hall, the newest first, with their variables."""
     with call.begin() as tx:
-        rows = tx.all("templates", limit=min(limit, LISTED), offset=offset)
-        total = tx.value("templates_count")
+        rows, total = rows_and_total(tx, "templates", {}, limit=min(limit, LISTED), offset=offset)
     items, following = page((TemplateSummary.from_row(row) for row in rows), total, offset)
     return Templates(templates=items, total=total, next_offset=following)
 

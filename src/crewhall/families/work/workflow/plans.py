@@ -56,8 +56,15 @@ def _graph_task(task: PlannedTask, ids: dict[str, str]) -> GraphTask:
     return GraphTask(ids[task.name], task.name, task.sequence, wanted, MINUTES[task.estimated_complexity])
 
 
+def hint_graph(tx: Tx, workflow_id: str) -> None:
+    """Let the tasks and what depends on what travel with what is asked next; the workflow's lock before them."""
+    tx.ahead("workflow_edges", workflow_id=workflow_id)
+    tx.ahead("workflow_steps", workflow_id=workflow_id)
+
+
 def _graph_tasks(tx: Tx, workflow_id: str) -> list[tuple[GraphTask, Row]]:
     """The tasks of a workflow as the graph sees them, each with its row."""
+    hint_graph(tx, workflow_id)
     wanted: dict[str, list[str]] = defaultdict(list)
     for edge in tx.all("workflow_edges", workflow_id=workflow_id):
         wanted[edge["task_id"]].append(edge["depends_on_id"])

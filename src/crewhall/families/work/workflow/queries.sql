@@ -151,16 +151,13 @@ SELECT parallel_group, status, sum(tasks) AS tasks
 -- How many tasks wait for others.
 SELECT count(*) AS total FROM task WHERE workflow_id = :workflow_id AND waits_for > 0 AND status = 'pending';
 
--- name: sequence_open
--- The lowest sequence with an unfinished task.
-SELECT min(sequence) AS sequence
-  FROM task WHERE workflow_id = :workflow_id AND status NOT IN ('completed', 'skipped');
-
--- name: sequence_done
--- The highest sequence of a workflow, below one if given.
-SELECT max(sequence) AS sequence
-  FROM task
- WHERE workflow_id = :workflow_id AND sequence < :below;
+-- name: sequences
+-- The lowest sequence of a workflow with an unfinished task, and the highest one below that, or of all.
+SELECT lowest.sequence AS current,
+       (SELECT max(sequence) FROM task
+         WHERE workflow_id = :workflow_id AND sequence < COALESCE(lowest.sequence, 1099511627776)) AS completed
+  FROM (SELECT min(sequence) AS sequence FROM task
+         WHERE workflow_id = :workflow_id AND status NOT IN ('completed', 'skipped')) AS lowest;
 
 -- name: tasks_blocked
 -- Tasks that wait for others, after a place in the workflow's order.

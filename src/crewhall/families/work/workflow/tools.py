@@ -11,11 +11,11 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import AnyOf, Limit, Offset, page
+from crewhall.bounded import AnyOf, Limit, Offset, page, rows_and_total
 from crewhall.errors import InvalidState, NotFound
 from crewhall.families.work.claim.leases import put_back, settle_agent
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import get, get_locked
+from crewhall.families.work.lookup import get, get_locked, hint_get, hint_get_locked
 from crewhall.families.work.model import Done, Name, Path, Short, TaskId, WorkflowId
 from crewhall.families.work.repository.tools import Site, make_known, site_of
 from crewhall.families.work.task.model import PlannedTask, Task, TaskRow, TaskSummary
@@ -39,7 +39,7 @@ from crewhall.families.work.workflow.model import (
     WorkflowStatus,
     WorkflowSummary,
 )
-from crewhall.families.work.workflow.plans import insert_tasks, plan_text, recompute_standings
+from crewhall.families.work.workflow.plans import hint_graph, insert_tasks, plan_text, recompute_standings
 from crewhall.families.work.workflow.rules import refuse_not_running, refuse_workflow_step
 from crewhall.families.work.workspace.rules import refuse_others_place
 from crewhall.identity import new_id
@@ -110,11 +110,12 @@ def workflow_get(
 ) -> Workflow:
     """A workflow with its source and its plan, and its tasks if asked for."""
     with call.begin() as tx:
-        row = get(tx, "workflow", id)
+        hint_get(tx, "workflow", id)
         tasks: list[TaskSummary] | list[Task] | None = None
         following = None
         if include_tasks:
             tasks, following = (summaries if include_task_summaries else whole_tasks)(tx, id)
+        row = get(tx, "workflow", id)
     return Workflow.from_row(row, tasks, following)
 
 
@@ -132,8 +133,7 @@ def workflow_list(
     statuses = json.dumps(status) if status else None
     chosen = {"repository_path": where, "statuses": statuses, "halted_by": halted_by}
     with call.begin() as tx:
-        rows = tx.all("workflows", limit=limit, offset=offset, **chosen)
-        total = tx.value("workflows_count", **chosen)
+        rows, total = rows_and_total(tx, "workflows", chosen, limit=limit, offset=offset)
     items, following = page((WorkflowSummary.from_row(row) for row in rows), total, offset)
     return Workflows(workflows=items, total=total, next_offset=following)
 
@@ -147,6 +147,8 @@ def workflow_set_plan(call: Call, id: WorkflowId, plan: WorkflowPlan) -> PlanSet
     """
     text = plan_text(plan.summary, plan.approach, plan.risks, plan.assumptions)
     with call.begin() as tx:
+        hint_get_locked(tx, "workflow", id)
+        hint_graph(tx, id)
         before = get_locked(tx, "workflow", id)
         if before["status"] == "paused" and not before["has_plan"]:
             refuse_not_running(before, "planned")
@@ -176,6 +178,8 @@ def workflow_add_tasks(
 ) -> TasksAdded:
     """Put more tasks into a workflow that has its plan. They may depend on tasks that are there, by name."""
     with call.begin() as tx:
+        hint_get_locked(tx, "workflow", id)
+        hint_graph(tx, id)
         _refuse_replanning(get_locked(tx, "workflow", id))
         made = insert_tasks(tx, id, tasks, call.now)
         tx.event("workflow.tasks_added", id, data=json.dumps({"tasks": len(made)}))
@@ -186,6 +190,9 @@ def workflow_add_tasks(
 def workflow_remove_task(call: Call, id: WorkflowId, task_id: TaskId) -> Done:
     """Take a task out of the plan, one that nobody has begun and nothing depends on. Another can be skipped."""
     with call.begin() as tx:
+        hint_get_locked(tx, "workflow", id)
+        hint_get(tx, "task", task_id)
+        tx.ahead("dependents", id=task_id)
         _refuse_replanning(get_locked(tx, "workflow", id))
         task = get(tx, "task", task_id)
         if task["workflow_id"] != id:
@@ -240,6 +247,9 @@ def workflow_update_status(
     workspaces.
     """
     with call.begin() as tx:
+        hint_get_locked(tx, "workflow", id)
+        if status == "abandoned":
+            tx.ahead("workflow_held", id=id, agent_id=call.actor.id)
         before = get_locked(tx, "workflow", id)
         refuse_lifting(call, before)  # first: its hint is true for an agent, whichever step it wants
         refuse_workflow_step(before, status, pauser(call.actor))

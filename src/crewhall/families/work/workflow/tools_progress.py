@@ -9,9 +9,9 @@ from pydantic import Field
 from pydantic_core import from_json
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, cut, short_list, take_fitting
+from crewhall.bounded import Limit, cut, rows_and_total, short_list, take_fitting
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import no_such
+from crewhall.families.work.lookup import hint_all, no_such
 from crewhall.families.work.model import PageCursor, WorkflowId
 from crewhall.families.work.task.model import (
     FINISHED,
@@ -57,13 +57,17 @@ def workflow_next_tasks(
     sequence, tail, place = cursor_numbers(cursor, (-(2**40), 2**52, 0))
     chosen = {"workflow_id": workflow_id, "include_failed": int(include_failed)}
     with call.begin() as tx:
+        tx.ahead("workflow_state", id=workflow_id)
+        tx.ahead("tasks_running", workflow_id=workflow_id)
+        tx.ahead("tasks_considered", limit=CONSIDERED, **chosen)  # enough for up to 50 slots
+        start = {"sequence": sequence, "tail": tail, "place": place}
+        rows, total = rows_and_total(tx, "tasks_free", chosen, limit=limit + 1, **start)
         workflow = _state(tx, workflow_id)
-        total = tx.value("tasks_free_count", **chosen)
-        rows = tx.all("tasks_free", limit=limit + 1, sequence=sequence, tail=tail, place=place, **chosen)
         under_way = tx.all("tasks_running", workflow_id=workflow_id)
         slots = max(0, min(total, workflow["max_parallel_tasks"] - len(under_way))) if workflow["status"] in RUNS else 0
         considered = tx.all("tasks_considered", limit=max(CONSIDERED, 2 * slots), **chosen)
         places = {row["workspace_id"] for row in (*considered, *under_way) if row["workspace_id"]}
+        _hint_names(tx, workflow_id, rows[:limit])
         live = tx.all("workspaces_named", ids=json.dumps(sorted(places)), node=call.settings.node) if places else []
         names = _names(tx, workflow_id, rows[:limit])
     clashes = clashes_between(call, considered, under_way, live) if live else {}
@@ -120,12 +124,20 @@ def _next_task(
     return NextTask(**cut(fields, ("description",), (), each=500))
 
 
+def _hint_names(tx: Tx, workflow_id: str, rows: list[TaskFree]) -> None:
+    """Let what `_names` looks up travel together."""
+    if rows:
+        tx.ahead("finished_names", **_finished_query(rows))
+    for group in _groups(rows):
+        tx.ahead("group_members", workflow_id=workflow_id, parallel_group=group)
+
+
 def _names(tx: Tx, workflow_id: str, rows: list[TaskFree]) -> dict[str, Row]:
     """Of each task, what it depended on and who shares its group."""
-    finished = names_by_task(tx.all("finished_names", ids=json.dumps([row["id"] for row in rows]), most=2 * NAMED))
+    finished = names_by_task(tx.all("finished_names", **_finished_query(rows))) if rows else {}
     members = {
         group: [row["id"] for row in tx.all("group_members", workflow_id=workflow_id, parallel_group=group)]
-        for group in {row["parallel_group"] for row in rows if row["parallel_group"]}
+        for group in _groups(rows)
     }
     return {
         row["id"]: {
@@ -134,6 +146,14 @@ def _names(tx: Tx, workflow_id: str, rows: list[TaskFree]) -> dict[str, Row]:
         }
         for row in rows
     }
+
+
+def _finished_query(rows: list[TaskFree]) -> Row:
+    return {"ids": json.dumps([row["id"] for row in rows]), "most": 2 * NAMED}
+
+
+def _groups(rows: list[TaskFree]) -> set[str]:
+    return {row["parallel_group"] for row in rows if row["parallel_group"]}
 
 
 @work.tool(
@@ -147,24 +167,24 @@ def workflow_progress(call: Call, workflow_id: WorkflowId, cursor: PageCursor | 
     The estimate comes from the rate of completed tasks so far, and before the first from their complexity.
     """
     sequence, place = cursor_numbers(cursor, (-(2**40), 0))
+    here = {"workflow_id": workflow_id}
     with call.begin() as tx:
+        tx.ahead("workflow_state", id=workflow_id)
+        tx.ahead("chain", limit=PATH_TASKS, **here)
+        hint_all(tx, dict.fromkeys(("tally", "chain_minutes", "sequences"), here))
+        rows, waiting = rows_and_total(tx, "tasks_blocked", here, sequence=sequence, place=place, limit=BLOCKED + 1)
         workflow = _state(tx, workflow_id)
-        tally = tx.all("tally", workflow_id=workflow_id)
-        waiting = tx.value("tasks_blocked_count", workflow_id=workflow_id)
-        rows = tx.all("tasks_blocked", workflow_id=workflow_id, sequence=sequence, place=place, limit=BLOCKED + 1)
+        tally, sequences = tx.all("tally", **here), tx.one("sequences", **here)
+        path, minutes = tx.all("chain", limit=PATH_TASKS, **here), tx.value("chain_minutes", **here)
         blocked = take_fitting(_blocked_tasks(tx, workflow_id, rows[:BLOCKED]), BLOCKED_BYTES)
-        path = tx.all("chain", workflow_id=workflow_id, limit=PATH_TASKS)
-        lowest = tx.value("sequence_open", workflow_id=workflow_id)
-        below = 2**40 if lowest is None else lowest
-        done = tx.value("sequence_done", workflow_id=workflow_id, below=below)
-        minutes = tx.value("chain_minutes", workflow_id=workflow_id)
+    assert sequences is not None
     statuses, groups = _count_by_status(tally, waiting)
     remaining, is_measured = remaining_ms(workflow, minutes, call.now)
     return Progress(
         total_tasks=workflow["task_count"],
         by_status=statuses,
-        completed_sequence=done or 0,
-        current_sequence=lowest or 0,
+        completed_sequence=sequences["completed"] or 0,
+        current_sequence=sequences["current"] or 0,
         blocked_tasks=blocked,
         blocked_total=statuses["blocked"],
         next_cursor=None if len(blocked) == len(rows) else cursor_of(rows[len(blocked) - 1], "sequence", "place"),
@@ -200,12 +220,17 @@ def _count_by_status(tally: list[Row], waiting: int) -> tuple[dict[str, int], li
 
 def _blocked_tasks(tx: Tx, workflow_id: str, rows: list[Row]) -> list[BlockedTask]:
     """Blocked tasks with the names of what they wait for."""
+    if not rows:
+        return []
+    lower_first = {"workflow_id": workflow_id, "limit": NAMED, "offset": 0}
+    sequences = sorted({row["sequence"] for row in rows if not row["dependency_count"]})
+    for sequence in sequences:
+        tx.ahead("lower_open", sequence=sequence, **lower_first)
     by_name = names_by_task(tx.all("blocker_names", ids=json.dumps([row["id"] for row in rows]), most=NAMED))
-    lower: dict[int, list[str]] = {}
-    for row in rows:
-        if not row["dependency_count"]:
-            found = tx.all("lower_open", workflow_id=workflow_id, sequence=row["sequence"], limit=NAMED, offset=0)
-            lower[row["sequence"]] = [one["name"] for one in found]
+    lower = {
+        sequence: [one["name"] for one in tx.all("lower_open", sequence=sequence, **lower_first)]
+        for sequence in sequences
+    }
     return [
         BlockedTask(
             id=row["id"],

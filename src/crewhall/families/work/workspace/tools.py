@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import AnyOf, Limit, Offset, page
+from crewhall.bounded import AnyOf, Limit, Offset, page, rows_and_total
 from crewhall.errors import InvalidInput, NotFound
-from crewhall.families.work.claim.leases import task_to_write
+from crewhall.families.work.claim.leases import hint_task, task_to_write
 from crewhall.families.work.claim.model import Epoch
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import get, get_locked
+from crewhall.families.work.lookup import get, get_locked, hint_get, hint_get_locked
 from crewhall.families.work.model import Done, Path, TaskId, WorkflowId
 from crewhall.families.work.workspace.creation import WorkspaceRequest, create, put_task
 from crewhall.families.work.workspace.forecast import forecast_of
@@ -82,7 +82,10 @@ def workspace_update(
 
 def _get_locked(tx: Tx, workspace_id: str) -> WorkspaceRow:
     """A workspace, locked until commit. Raises NotFound."""
-    get_locked(tx, "workflow", get(tx, "workspace", workspace_id)["workflow_id"])
+    workflow_id = get(tx, "workspace", workspace_id)["workflow_id"]
+    hint_get_locked(tx, "workflow", workflow_id)
+    hint_get(tx, "workspace", workspace_id)
+    get_locked(tx, "workflow", workflow_id)
     return get(tx, "workspace", workspace_id)
 
 
@@ -99,10 +102,10 @@ def workspace_list(
     """The workspaces of a workflow, the oldest first: where each is, on which branch, and for which tasks."""
     chosen = {"workflow_id": workflow_id, "statuses": json.dumps(status) if status else None}
     with call.begin() as tx:
+        hint_get(tx, "workflow", workflow_id)
+        rows, total = rows_and_total(tx, "workspaces", chosen, limit=limit, offset=offset)
         get(tx, "workflow", workflow_id)
-        rows = tx.all("workspaces", limit=limit, offset=offset, **chosen)
-        total = tx.value("workspaces_count", **chosen)
-        tasks = tx.all("workspace_tasks", ids=json.dumps([row["id"] for row in rows]), limit=NAMED * 500)
+        tasks = rows and tx.all("workspace_tasks", ids=json.dumps([row["id"] for row in rows]), limit=NAMED * 500)
     inside: dict[str, list[str]] = defaultdict(list)
     for task in tasks:
         inside[task["workspace_id"]].append(task["id"])
@@ -117,6 +120,8 @@ def task_assign_workspace(
 ) -> Done:
     """Say in which workspace a task is done."""
     with call.begin() as tx:
+        hint_task(tx, task_id)
+        hint_get(tx, "workspace", workspace_id)  # after the lock
         _, task = task_to_write(call, tx, task_id, claim_epoch, notes_only=True)
         workspace = get(tx, "workspace", workspace_id)
         if workspace["status"] != "active":
