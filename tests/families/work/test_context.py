@@ -7,9 +7,9 @@ import pytest
 
 from crewhall.app import Hub, Origin
 from crewhall.errors import Failure, InvalidInput
+from crewhall.families.work.context.asked import PAGE, SIBLINGS
 from crewhall.families.work.context.compose import load_context
 from crewhall.families.work.context.model import Include
-from crewhall.families.work.context.rows import PAGE, SIBLINGS
 from crewhall.identity import OPERATOR
 from crewhall.store.sql import SQLITE
 from crewhall.store.transaction import Row, Tx

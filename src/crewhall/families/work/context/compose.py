@@ -10,6 +10,7 @@ beside it 10; what a section does not need, the others get.
 
 import json
 
+from crewhall.families.work.context.asked import hint_by_task_id
 from crewhall.families.work.context.model import Context, Include
 from crewhall.families.work.context.rows import (
     NOTES,
@@ -32,6 +33,7 @@ DENSE = 8  # letters for a token in a text that says something, at the most
 
 def load_context(tx: Tx, task_id: str, include: Include, most: int, now: int) -> Context:
     """The context of a task in at most so many tokens. Raises NotFound."""
+    hint_by_task_id(tx, task_id, include)
     parts = gather(tx, get(tx, "task", task_id), include, most, now)
     is_whole = _takes_newest_whole(parts, most)
     best: Context | None = None

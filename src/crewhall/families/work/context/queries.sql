@@ -1,3 +1,9 @@
+-- name: task_in_hand
+-- A task that an agent holds: the one it is at, if it still holds it.
+SELECT id FROM task WHERE claimed_by = :agent_id
+ ORDER BY CASE WHEN id = (SELECT current_task_id FROM agent WHERE agent.id = :agent_id) THEN 0 ELSE 1 END,
+          claimed_at, id LIMIT 1;
+
 -- name: context_checkpoints
 -- Checkpoints of a task before a number, the newest first.
 SELECT id, task_id, sequence, type, summary, detail, files_changed, agent_id, created_at

@@ -10,6 +10,17 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from crewhall.families.work.context.asked import (
+    BRIEF,
+    LONG,
+    PAGE,
+    beside,
+    checkpoints_after,
+    dependencies_first,
+    hint_by_task,
+    prior_after,
+    siblings_first,
+)
 from crewhall.families.work.context.model import Include
 from crewhall.families.work.lookup import get
 from crewhall.families.work.message.inbox import counts
@@ -31,12 +42,8 @@ from crewhall.token_budget import (
 WEIGHTS = {"workflow": 15, "task": 55, "prior": 20, "dependencies": 7, "siblings": 3}
 NOTES = {"texts": 60, "checkpoints": 40}  # of what the task gets, beside its newest checkpoint
 PLACE_TOKENS = 110  # of a workspace's path and branch; in most halls half of that
-PAGE = 20  # rows read at a time
-SIBLINGS, DEPENDENCIES = 50, 200  # rows looked at
-BRIEF, SHORT, LONG = 40, 120, 1_500  # tokens of a text in a list: a sibling's, an outcome, one in full
+SHORT = 120  # tokens of a text in a list, such as an outcome
 FRAME = 60  # tokens of an item in a list beside its texts
-LETTERS = 8 * LONG
-FIRST = {"before": 2**53, "before_id": "~"}  # before this place of the finished tasks are all of them
 CHECKPOINT_TEXTS = ("summary", "detail", "files_changed")
 Body = dict[str, Any]
 
@@ -60,12 +67,12 @@ class ContextParts:
 
 def gather(tx: Tx, task: TaskRow, include: Include, most: int, now: int) -> ContextParts:
     """What the hall holds about a task, no more than could fit."""
+    hint_by_task(tx, task, include, now)
     workflow = get(tx, "workflow", task["workflow_id"])
     noted = task["checkpoint_count"] if include.all_checkpoints else include.recent_checkpoints
     rows = _checkpoints(tx, task["id"], noted)
     newest = next(rows, None)
-    beside = {"workflow_id": workflow["id"], "sequence": task["sequence"], "parallel_group": task["parallel_group"]}
-    siblings = affordable(_siblings(tx, task, beside), most) if include.sibling_status else None
+    siblings = affordable(_siblings(tx, task), most) if include.sibling_status else None
     dependencies = affordable(_dependencies(tx, task), most) if include.dependency_outcomes else None
     texts, own = _workflow_texts(workflow, include), _task_texts(task)
     room = most - sum(
@@ -89,7 +96,7 @@ def gather(tx: Tx, task: TaskRow, include: Include, most: int, now: int) -> Cont
         totals={
             "checkpoints": task["checkpoint_count"],
             "prior_tasks": _finished_beside(workflow, task) if include.prior_task_outcomes else 0,
-            "sibling_tasks": 0 if siblings is None else tx.value("context_siblings_count", **beside),
+            "sibling_tasks": 0 if siblings is None else tx.value("context_siblings_count", **beside(task)),
             "dependency_outcomes": 0 if dependencies is None else task["dependency_count"],
         },
         unread=_unread_count(tx, task["claimed_by"], now),
@@ -126,11 +133,8 @@ def _pages(read: Callable[[Row | None], list[Row]]) -> Iterator[Any]:
 
 
 def _checkpoints(tx: Tx, task_id: str, most: int) -> Iterator[Row]:
-    def read(last: Row | None) -> list[Row]:
-        before = 2**31 - 1 if last is None else last["sequence"]
-        return tx.all("context_checkpoints", task_id=task_id, before=before, limit=PAGE)
-
-    for number, row in enumerate(_pages(read)):
+    rows = _pages(lambda last: tx.all("context_checkpoints", **checkpoints_after(task_id, last)))
+    for number, row in enumerate(rows):
         if number == most:
             return
         detail = None if row["detail"] is None else from_json(row["detail"])
@@ -151,12 +155,7 @@ def fit_checkpoint(row: Row, most: int) -> Body:
 
 
 def _prior_tasks(tx: Tx, task: TaskRow, *, full: bool) -> Iterator[CostedItem]:
-    def read(last: Row | None) -> list[Row]:
-        place = FIRST if last is None else {"before": last["finished_at"], "before_id": last["id"]}
-        chosen = {"workflow_id": task["workflow_id"], "id": task["id"]}
-        return tx.all("context_prior", letters=LETTERS, limit=PAGE, **chosen, **place)
-
-    for row in _pages(read):
+    for row in _pages(lambda last: tx.all("context_prior", **prior_after(task, last))):
         texts = {"outcome": row["outcome"]}
         if full:
             detail = None if row["outcome_detail"] is None else from_json(row["outcome_detail"])
@@ -165,7 +164,7 @@ def _prior_tasks(tx: Tx, task: TaskRow, *, full: bool) -> Iterator[CostedItem]:
 
 
 def _dependencies(tx: Tx, task: TaskRow) -> Iterator[CostedItem]:
-    for row in tx.all("context_dependencies", id=task["id"], letters=LETTERS, limit=DEPENDENCIES):
+    for row in tx.all("context_dependencies", **dependencies_first(task["id"])):
         one = _task_head(row)
         frame = {"task_id": one["id"], "task_name": one["name"], "status": one["status"]}
         item = _list_item(row, frame, {"outcome": row["outcome"]}, 2 * SHORT)
@@ -174,8 +173,8 @@ def _dependencies(tx: Tx, task: TaskRow) -> Iterator[CostedItem]:
         yield item
 
 
-def _siblings(tx: Tx, task: TaskRow, beside: Row) -> Iterator[CostedItem]:
-    for row in tx.all("context_siblings", id=task["id"], letters=8 * BRIEF, limit=SIBLINGS, **beside):
+def _siblings(tx: Tx, task: TaskRow) -> Iterator[CostedItem]:
+    for row in tx.all("context_siblings", **siblings_first(task)):
         text = row["told"] or row["noted"]
         brief = None if text is None else fit_text(text, BRIEF)
         yield with_cost({**_task_head(row), "claimed_by": row["claimed_by"], "brief_summary": brief})

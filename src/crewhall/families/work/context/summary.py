@@ -1,10 +1,11 @@
 """A workflow on one page: gathered in a fixed number of reads, put into a fixed budget, as an object or as Markdown."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from crewhall.families.work.context.rows import plan_summary
+from crewhall.families.work.lookup import get, hint_all
 from crewhall.families.work.task.model import shown_status
 from crewhall.families.work.workflow.model import WorkflowRow
 from crewhall.store.transaction import Row, Tx
@@ -34,17 +35,19 @@ HEADINGS = {
 Body = dict[str, Any]
 
 
-def summarize(tx: Tx, workflow: WorkflowRow) -> Body:
-    """The summary page as an object."""
-    here = {"workflow_id": workflow["id"]}
-    drawn = {name: affordable(map(with_cost, items), TOKENS) for name, items in _lists(tx, here).items()}
+def summarize(tx: Tx, workflow_id: str) -> Body:
+    """The summary page as an object. Raises NotFound."""
+    asked = _queries(workflow_id)
+    hint_all(tx, asked)
+    workflow = get(tx, "workflow", workflow_id)
+    drawn = {name: affordable(map(with_cost, items), TOKENS) for name, items in _lists(tx, asked).items()}
     texts = {"source": workflow["source_content"], "plan": plan_summary(workflow["plan"])}
     wants = {name: sum(one.tokens for one in items) for name, items in drawn.items()}
     wants["texts"] = sum(want(text, TOKENS) for text in texts.values() if text is not None)
     given = shares(wants, WEIGHTS, TOKENS - FRAME)
     fitted, left_out = fit_fields(texts, given["texts"])
     lists = {name: fit_items(items, given[name]) for name, items in drawn.items()}
-    totals = _totals(tx, workflow, here)
+    totals = _totals(tx, workflow, asked)
     missing = {name: totals[name] - len(items) for name, items in lists.items()}
     return {
         "id": workflow["id"],
@@ -57,15 +60,28 @@ def summarize(tx: Tx, workflow: WorkflowRow) -> Body:
     }
 
 
-def _lists(tx: Tx, here: Row) -> dict[str, Iterator[Body]]:
+def _queries(workflow_id: str) -> dict[str, Row]:
+    """All that a page is asked from: queries, each with its parameters."""
+    here = {"workflow_id": workflow_id}
+    few = {"limit": LISTED, "letters": LETTERS, **here}
     start = {"sequence": -(2**40), "tail": 2**52, "place": 0, "include_failed": 0}
     latest = {"before": 2**53, "before_id": "~", "id": ""}
-    few = {"limit": LISTED, "letters": LETTERS}
-    running, failed = tx.all("context_running", **few, **here), tx.all("context_failed", **few, **here)
-    recent, ready = (
-        tx.all("context_prior", **few, **latest, **here),
-        tx.all("tasks_free", limit=LISTED, **start, **here),
-    )
+    return {
+        "workflow_get": {"id": workflow_id},
+        "context_running": few,
+        "context_failed": few,
+        "context_prior": few | latest,
+        "tasks_free": {"limit": LISTED, **start, **here},
+        "tally": here,
+        "tasks_running_count": here,
+        "tasks_free_count": {"include_failed": 0, **here},
+        "tasks_blocked_count": here,
+    }
+
+
+def _lists(tx: Tx, asked: Mapping[str, Row]) -> dict[str, Iterator[Body]]:
+    lists = ("context_running", "context_failed", "context_prior", "tasks_free")
+    running, failed, recent, ready = (tx.all(name, **asked[name]) for name in lists)
     return {
         "running": (
             {
@@ -92,17 +108,17 @@ def _short_text(text: str | None) -> str | None:
     return None if text is None else fit_text(text, TASK_TOKENS)
 
 
-def _totals(tx: Tx, workflow: WorkflowRow, here: Row) -> dict[str, int]:
+def _totals(tx: Tx, workflow: WorkflowRow, asked: Mapping[str, Row]) -> dict[str, int]:
     """How many tasks there are of each list, by the workflow's tally."""
     tally: dict[str, int] = {}
-    for row in tx.all("tally", **here):
+    for row in tx.all("tally", **asked["tally"]):
         tally[row["status"]] = tally.get(row["status"], 0) + row["tasks"]
     return {
-        "running": tx.value("tasks_running_count", **here),
+        "running": tx.value("tasks_running_count", **asked["tasks_running_count"]),
         "recent": workflow["finished_count"],
         "failed": tally.get("failed", 0),
-        "next": tx.value("tasks_free_count", include_failed=0, **here),
-        "blocked": tx.value("tasks_blocked_count", **here),
+        "next": tx.value("tasks_free_count", **asked["tasks_free_count"]),
+        "blocked": tx.value("tasks_blocked_count", **asked["tasks_blocked_count"]),
     }
 
 

@@ -41,11 +41,13 @@ def task_load_context(
 
 def _held_by(call: Call, tx: Tx, agent_id: str | None) -> str:
     """The task that the agent holds who calls, or of whom it is asked. Raises InvalidInput, InvalidState."""
-    agent = get(tx, "agent", agent_id or _caller(call, tx))
-    held = tx.one("task_held", agent_id=agent["id"], current=agent["current_task_id"])
+    asked = agent_id or _caller(call, tx)
+    tx.ahead("task_in_hand", agent_id=asked)
+    get(tx, "agent", asked)
+    held = tx.one("task_in_hand", agent_id=asked)
     if held is None:
         raise InvalidState(
-            f"agent {agent['id']} holds no task", hint="task_get_available shows tasks to take; or give task_id."
+            f"agent {asked} holds no task", hint="task_get_available shows tasks to take; or give task_id."
         )
     task_id: str = held["id"]
     return task_id
@@ -77,7 +79,7 @@ def workflow_get_summary(call: Call, id: WorkflowId, format: SummaryFormat = "js
     As markdown it is made for a CLAUDE.md or AGENTS.md.
     """
     with call.begin() as tx:
-        page = summarize(tx, get(tx, "workflow", id))
+        page = summarize(tx, id)
     if format == "json":
         return WorkflowPage(summary=page, token_estimate=cost(page))
     text = to_markdown(page)
