@@ -14,6 +14,7 @@ from crewhall.errors import NotFound
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get, no_such
 from crewhall.families.work.message import inbox
+from crewhall.families.work.message.hints import hint_counts
 from crewhall.families.work.message.model import (
     URGENCY,
     Body,
@@ -53,7 +54,7 @@ from crewhall.families.work.message.rules import (
     whole_message,
 )
 from crewhall.families.work.model import Done, Me, PageCursor, TaskId, WorkflowId
-from crewhall.identity import new_id
+from crewhall.identity import Actor, new_id
 from crewhall.store.transaction import Row, Tx
 
 NAMED = 900  # ids of a broadcast that its answer names
@@ -156,9 +157,12 @@ def message_broadcast(
     wanted = recipient_filter or RecipientFilter()
     statuses = json.dumps([wanted.status] if wanted.status else ["online", "busy"])
     with call.begin() as tx:
+        inbox.hint_known(tx, sender_id)
+        if workflow_id is not None:
+            tx.ahead("workflow_state", id=workflow_id)
+        rows = tx.all("broadcast_agents", statuses=statuses, role=wanted.role, runtime=wanted.runtime, sender=sender_id)
         inbox.refuse_unknown(tx, sender_id)
         _refuse_unknown_work(tx, workflow_id, None)
-        rows = tx.all("broadcast_agents", statuses=statuses, role=wanted.role, runtime=wanted.runtime, sender=sender_id)
         ids = _put_to_all(tx, letter, [row["id"] for row in rows])
     return Broadcast(sent_count=len(ids), message_ids=ids[:NAMED])
 
@@ -204,14 +208,20 @@ def message_list(
         "since": since_ms(since),
         "now": call.now,
     }
+    # A filter that no counter knows: all of the inbox, or the thread, is looked at.
+    is_counted = not (message_type or workflow_id or thread_id or since)
+    counting = "inbox_messages_count" if thread_id is None else "thread_messages_count"
     size = min(limit, LISTED_MOST)
     start = inbox_start(cursor, priority) if thread_id is None else thread_start(cursor) | {"thread": thread_id}
     with call.begin() as tx:
+        inbox.hint_known(tx, agent_id)
+        hint_counts(tx, agent_id, call.now)
+        if not is_counted:
+            tx.ahead(counting, thread=thread_id, **chosen)
+        rows = tx.all(_page_query(chosen, start), letters=LISTED_LETTERS, limit=size + 1, **chosen, **start)
         inbox.refuse_unknown(tx, agent_id)
         counts = inbox.counts(tx, agent_id, call.now)
-        rows = tx.all(_page_query(chosen, start), letters=LISTED_LETTERS, limit=size + 1, **chosen, **start)
-        is_counted = not (message_type or workflow_id or thread_id or since)
-        matching = total(counts, stored, priority) if is_counted else _count_matching(tx, chosen, thread_id)
+        matching = total(counts, stored, priority) if is_counted else tx.value(counting, thread=thread_id, **chosen)
     shown = take_fitting([listed_message(row, call.now) for row in rows[:size]], LISTED_BYTES)
     following = cursor_after(rows[len(shown) - 1]) if len(shown) < len(rows) else None
     unread = total(counts, "unread", None)
@@ -223,12 +233,6 @@ def _page_query(chosen: Row, start: Row) -> str:
     if "thread" in start:
         return "thread_messages"
     return "inbox_messages_all" if chosen["status"] is None else "inbox_messages"
-
-
-def _count_matching(tx: Tx, chosen: Row, thread_id: str | None) -> int:
-    """How many messages match a filter that no counter knows: all of the inbox, or the thread, is looked at."""
-    query = "inbox_messages_count" if thread_id is None else "thread_messages_count"
-    return int(tx.value(query, thread=thread_id, **chosen))
 
 
 @work.tool(
@@ -267,10 +271,8 @@ def message_archive(call: Call, message_ids: MessageIds) -> Done:
 def _change(call: Call, ids: list[str], status: Literal["read", "archived"]) -> None:
     """Read or archive messages. Raises NotFound, Forbidden; what is so already stays as it is."""
     with call.begin() as tx:
-        rows = inbox.rows_by_id(tx, ids)
-        refuse_unowned(ids, rows, call.actor)
-        inbox.hold(tx, [row["recipient_id"] for row in rows])
-        changing = [row for row in inbox.rows_by_id(tx, ids) if may_become(row, status, call.now)]
+        rows = _rows_held(tx, ids, call.actor)
+        changing = [row for row in rows if may_become(row, status, call.now)]
         if changing:
             inbox.move(tx, changing, status, call.now)
             first = next(one for one in ids if one in {row["id"] for row in changing})
@@ -279,10 +281,21 @@ def _change(call: Call, ids: list[str], status: Literal["read", "archived"]) -> 
             tx.event(f"message.{status}", first, after=status, data=json.dumps(data))
 
 
+def _rows_held(tx: Tx, ids: list[str], actor: Actor) -> list[Row]:
+    """Messages that the actor may change, whose inboxes are held until commit. Raises NotFound, Forbidden."""
+    owners = [actor.id] if actor.kind == "agent" else [row["recipient_id"] for row in inbox.rows_by_id(tx, ids)]
+    inbox.hold(tx, owners)
+    rows = inbox.rows_by_id(tx, ids)
+    refuse_unowned(ids, rows, actor)
+    return rows
+
+
 @work.tool("message_count_unread", profiles=("coordinator",))
 def message_count_unread(call: Call, agent_id: Me, priority: AnyOf[Priority] | None = None) -> UnreadCount:
     """How many unread messages are in your inbox, by priority; cheap enough to ask often."""
     with call.begin() as tx:
+        inbox.hint_known(tx, agent_id)
+        hint_counts(tx, agent_id, call.now)
         inbox.refuse_unknown(tx, agent_id)
         counts = inbox.counts(tx, agent_id, call.now)
     unread = {one: counts["unread", one] if not priority or one in priority else 0 for one in URGENCY}

@@ -15,13 +15,13 @@ from typing import Annotated
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.bounded import Limit, Offset, page, short_list, take_fitting
+from crewhall.bounded import Limit, Offset, page, rows_and_total, short_list, take_fitting
 from crewhall.errors import InvalidInput
 from crewhall.families.work.agent.model import AgentLocked
 from crewhall.families.work.agent.rules import status_after_beat
 from crewhall.families.work.claim.leases import lease_from
 from crewhall.families.work.family import work
-from crewhall.families.work.lookup import get, get_locked, no_such
+from crewhall.families.work.lookup import get, get_locked, hint_get, hint_get_locked, no_such
 from crewhall.families.work.model import AgentId, Me, Path, TaskId
 from crewhall.families.work.repository.tools import site_of
 from crewhall.families.work.reservation.model import (
@@ -66,12 +66,16 @@ def file_reserve(
     area = _known_area(call, repository_path, task_id)
     wanted = area.spell_all(paths)
     with call.begin() as tx:
+        hint_get(tx, "task", task_id)
+        who = {"area_id": _lock_area(tx, area.root), "agent_id": agent_id}
+        others = {**who, "exclusive": int(exclusive), "now": call.now}
         if task_id is not None:
             get(tx, "task", task_id)
-        area_id = _lock_area(tx, area.root)
+        hint_get_locked(tx, "agent", agent_id)
+        tx.ahead("reservations_of_others", **others)
+        tx.ahead("reservations_elsewhere_count", **_elsewhere(wanted, who, call.now))
         agent = get_locked(tx, "agent", agent_id)
-        who = {"area_id": area_id, "agent_id": agent_id}
-        conflicts = _conflicts(tx, wanted, exclusive=int(exclusive), now=call.now, **who)
+        conflicts = _conflicts(tx, wanted, others)
         if conflicts:
             return _answer(area, [], conflicts)
         until = call.now + seconds * 1000
@@ -93,18 +97,22 @@ def _lock_area(tx: Tx, root: str) -> str:
     return area_id
 
 
-def _conflicts(tx: Tx, wanted: list[str], **chosen: object) -> list[tuple[ReservationHeld, str]]:
+def _conflicts(tx: Tx, wanted: list[str], others: Row) -> list[tuple[ReservationHeld, str]]:
     """What others have reserved that meets one of the paths, each with that path."""
     index = PathIndex(wanted)
-    met = ((row, index.find_overlap(row["path"])) for row in tx.all("reservations_of_others", **chosen))
+    met = ((row, index.find_overlap(row["path"])) for row in tx.all("reservations_of_others", **others))
     return [(row, path) for row, path in met if path is not None]
+
+
+def _elsewhere(wanted: list[str], who: Row, now: int) -> Row:
+    return {"paths": json.dumps(wanted), "now": now, **who}
 
 
 def _put(tx: Tx, wanted: list[str], who: Row, fields: Row, now: int) -> None:
     """The paths are the agent's. Raises LimitExceeded."""
-    tx.run("reservations_dead_drop", agent_id=who["agent_id"], now=now)
-    there = tx.value("reservations_elsewhere_count", paths=json.dumps(wanted), now=now, **who)
+    there = tx.value("reservations_elsewhere_count", **_elsewhere(wanted, who, now))
     refuse_more_reserved(there, len(wanted))
+    tx.run("reservations_dead_drop", agent_id=who["agent_id"], now=now)
     tx.many("reservation_put", [{"path": path, "now": now, **who, **fields} for path in wanted])
 
 
@@ -169,15 +177,15 @@ def file_reservations(
         where, index = area.root, PathIndex(area.spell_all([path]))
     chosen = {"repository_path": where, "agent_id": agent_id, "now": call.now}
     with call.begin() as tx:
-        if agent_id is not None:
-            get(tx, "agent", agent_id)
+        hint_get(tx, "agent", agent_id)
         if index is None:
-            rows = tx.all("reservations", limit=limit, offset=offset, **chosen)
-            total = tx.value("reservations_count", **chosen)
+            rows, total = rows_and_total(tx, "reservations", chosen, limit=limit, offset=offset)
         else:
             there = tx.all("reservations", limit=ALL, offset=0, **chosen)
             met = [row for row in there if index.find_overlap(row["path"]) is not None]
             rows, total = met[offset : offset + limit], len(met)
+        if agent_id is not None:
+            get(tx, "agent", agent_id)
     items, following = page((FileReservation.from_row(row) for row in rows), total, offset)
     return FileReservations(reservations=items, total=total, next_offset=following)
 
