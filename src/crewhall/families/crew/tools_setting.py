@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from crewhall.app import Call
-from crewhall.config import SECRET_VARIABLE, Setting
+from crewhall.config import SECRET_VARIABLE, Setting, Settings
 from crewhall.families.crew.changes import refuse_unproven
 from crewhall.families.crew.family import crew
-from crewhall.live_settings import find_setting, live_setting, read_live, stored_value
+from crewhall.live_settings import find_setting, read_live, stored_value
+from crewhall.store.transaction import Look
 from crewhall.tool import OPERATOR, Result
 
 HIDDEN = ("database.url",)  # it may hold a password
@@ -29,7 +30,7 @@ class SettingShown(Result):
 @crew.tool("setting_get", ours=True, who=OPERATOR)
 def setting_get(call: Call, key: Key) -> SettingShown:
     """A setting: the value that counts now, where it comes from, and what it does."""
-    return _to_shown(call, find_setting(key))
+    return _to_shown(call, call.settings, find_setting(key))
 
 
 @crew.tool("setting_set", ours=True, changes=True, who=OPERATOR, idempotent=True)
@@ -48,14 +49,14 @@ def setting_set(call: Call, key: Key, value: Annotated[str, Field(max_length=1_0
             tx.run("user_config_set", key=key, value=value.strip())
             told = {"before": before and before["value"], "after": value.strip()}
             tx.event("setting.changed", key, data=json.dumps(told))
-    return _to_shown(call, setting)
+        return _to_shown(tx, call.settings, setting)
 
 
-def _to_shown(call: Call, setting: Setting) -> SettingShown:
+def _to_shown(look: Look, settings: Settings, setting: Setting) -> SettingShown:
     is_secret = setting.key in HIDDEN or SECRET_VARIABLE.search(setting.variable) is not None
-    with call.look() as look:
-        value = live_setting(look, call.settings, setting.key) if setting.is_live else call.settings[setting.key]
-        is_stored = setting.is_live and stored_value(look, setting) not in (None, setting.default)
+    stored = stored_value(look, setting) if setting.is_live else None
+    is_stored = stored not in (None, setting.default)
+    value = stored if is_stored else settings[setting.key]
     return SettingShown(
         key=setting.key,
         value="(hidden)" if is_secret else _to_text(value),
