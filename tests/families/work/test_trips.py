@@ -26,7 +26,7 @@ ROW = re.compile(r"\| `([\w ]+)` +\| +(\d+) \| +(\d+) \| +(\d+) \|")
 TWICE = {
     "message_get": "it looks first, since a message that is read already costs no commit",
     "template_apply": "the plan is filled in before the transaction, so that nothing waits for that",
-    "task_update_status in_progress unclaimed": "it first tries to share the workflow, as a step of a task's holder does",
+    "task_update_status in_progress unclaimed": "it tries to share the workflow first, as a holder's step does",
     "file_reserve for a task": "the repository must be known, and its directories looked at, before the transaction",
 }
 
