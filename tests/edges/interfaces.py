@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import sys
 import weakref
 from collections.abc import Callable
@@ -108,7 +109,8 @@ def announce(live: Live) -> Path:
     home = live.hub.settings.home
     address_file = AddressFile(live.hub.settings)
     address_file.write(live.url)
-    address_file.path.write_text(json.dumps({"url": live.url}))  # for a command that is not told of the database
+    facts = {"url": live.url, "pid": os.getpid()}  # no hall: for a command that is not told of the database
+    address_file.path.write_text(json.dumps(facts))
     weakref.finalize(live, address_file.remove)
     return home
 
