@@ -34,6 +34,9 @@ from crewhall.store.sql import Queries, texts_in
 from crewhall.store.transaction import Store, Tx, Work
 from crewhall.tool import Registry, State, StateT, Tool
 
+# Families whose tools do nothing outside the database before their first look at it, which proves who calls. In all
+# others the caller is proven first.
+DATABASE_FIRST = frozenset({"work"})
 log = logging.getLogger(__name__)
 
 
@@ -157,7 +160,7 @@ class Hub:
         tool, actor = call.tool, call.actor
         error: str | None = "INTERNAL"
         try:
-            if tool.pace in ("long", "own"):  # these act outside the database
+            if tool.family not in DATABASE_FIRST or tool.pace not in ("quick", "short"):
                 call.prove()
             if tool.notes is not None:
                 tool.notes(call, arguments)

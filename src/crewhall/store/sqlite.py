@@ -238,11 +238,12 @@ class SqliteStore(Store):
     def one(self, name: str, /, **params: Any) -> Any | None:
         connection = self._reader()
         try:
-            return next(iter(connection.execute(self.texts[name], params).fetchall()), None)
+            rows = connection.execute(self.texts[name], params).fetchall()
         except sqlite3.Error as error:
             raise self._caller_error(error) from error
         finally:
             self._readers.append(connection)
+        return rows[0] if rows else None
 
     def newest_event(self) -> int:
         return int(self.ask([QueuedStatement("event_newest", {})])[0].rows[0]["seq"])
