@@ -1,5 +1,6 @@
 """PostgreSQL numbers events before they are committed: readers see no gap that is filled later."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ from crewhall.store.events import events_after, newest_seen, wait_for_event
 from crewhall.store.open import open_store
 from crewhall.store.sql import Queries
 from crewhall.store.transaction import Store, Work
+from tests.conftest import eventually
 from tests.postgres import Cluster
 
 pytestmark = pytest.mark.slow
@@ -94,3 +96,21 @@ def test_the_key_of_a_very_large_number_is_read_as_it_was_written(store: Store, 
         assert seen(store) == [(far + 1, "before")]
         writer.commit()
     assert [number for number, _ in seen(store)] == [far + 1, far + 2, far + 3]
+
+
+def test_what_a_store_is_writing_is_waited_for(store: Store, postgres_url: str) -> None:
+    """The first writer has drawn number 1, and can't commit while another connection has an event of that number."""
+    number_one = (
+        "INSERT INTO event (seq, at, actor, what, subject) OVERRIDING SYSTEM VALUE VALUES (1, 1, 'a', 'b', 'c')"
+    )
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'transactionid' AND datname = current_database()"
+    with psycopg.connect(postgres_url) as other, psycopg.connect(postgres_url, autocommit=True) as watcher:
+        other.execute(number_one)
+        writing = threading.Thread(target=put, args=(store, "slow"))
+        writing.start()
+        eventually(lambda: watcher.execute(waits).fetchone() == (1,))
+        put(store, "after")
+        assert seen(store) == [] and store.newest_event() == 0
+        other.rollback()
+        writing.join(20)
+    assert seen(store) == [(1, "slow"), (2, "after")]
