@@ -75,10 +75,3 @@ def test_an_agent_whose_role_changed_calls_as_what_it_is_now(live: Live, ada: Ag
     assert call(live, ada, "judge/health").status_code == 200
     set_role(live.hub, "worker")
     assert call(live, ada, "judge/health").status_code == 403
-
-
-def test_what_reads_files_is_not_begun_for_a_guess(live: Live, other: Hub, ada: Agent) -> None:
-    """Its own look at the token comes first: a path that is not there is not told of."""
-    assert call(live, ada, "project/read", path="none.txt").json()["code"] != "FORBIDDEN"
-    other.call("agent_token_revoke", {"agent_id": ada.id}, OPERATOR)
-    assert_refused(live, call(live, ada, "project/read", path="none.txt"), 401, "FORBIDDEN")
