@@ -11,7 +11,7 @@ from bench.hubs.cluster import Cluster
 from bench.hubs.hall import AGENTS
 
 SECONDS = 2
-ROWS = 12_000 * SECONDS  # more than it can claim
+ROWS = 50_000 * SECONDS  # more than it can claim
 TABLES = """
 CREATE TABLE raw_task (id integer PRIMARY KEY, workflow text, holder text, epoch integer, updated bigint, about text);
 CREATE TABLE raw_event (seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, at bigint, actor text, what text,

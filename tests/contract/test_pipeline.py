@@ -1,5 +1,6 @@
 """A connection to PostgreSQL on which many statements travel at once, and the pool that keeps such connections."""
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -89,6 +90,33 @@ def test_a_message_larger_than_all_buffers_comes_through(link: Pipeline) -> None
     text = "y" * 50_000
     results = link.run([Ask("SELECT CAST(%(text)s AS text) AS text", {"text": text})] * 500)
     assert {row["text"] for one in results for row in one.rows} == {text} and len(results) == 500
+
+
+LONG = "z" * 20_000
+LONG_TEXT = Ask("SELECT CAST(%(text)s AS text) AS text, CAST(%(n)s AS bigint) + 1 AS n", {"text": LONG, "n": 4})
+
+
+def test_large_statements_do_what_small_ones_do(link: Pipeline) -> None:
+    link.run([Ask("CREATE TEMPORARY TABLE thing (id bigint)")])
+    insert = Ask("INSERT INTO thing SELECT %(n)s WHERE '100%%' <> %(text)s", {"n": 1, "text": LONG})
+    begun, inserted, large = link.run([Ask("BEGIN"), insert, LONG_TEXT])
+    assert (begun.rows, inserted.count, large.rows) == ([], 1, [{"text": LONG, "n": 5}])
+    with pytest.raises(DivisionByZero):
+        link.run([insert, Ask("SELECT 1 / 0"), LONG_TEXT])
+    link.finish(Ask("ROLLBACK"))
+    assert link.run([LONG_TEXT, Ask("SELECT count(*) AS n FROM thing")])[1].rows == [{"n": 0}]
+    assert number(link, 3) == 3
+
+
+def test_a_large_message_of_which_a_part_came_holds_nothing_for_long(link: Pipeline, postgres_url: str) -> None:
+    """A hub that is stopped while it sends: what it holds is free after it has stood still for so long."""
+    link.run([Ask("CREATE TABLE thing (id bigint)"), Ask("SET idle_in_transaction_session_timeout = 300")])
+    link.run([Ask("BEGIN"), Ask("LOCK TABLE thing")])
+    beginning = b"Q" + (200_000).to_bytes(4, "big") + b"SELECT 'z"  # of a message of 200 kB
+    os.write(link.fileno(), beginning)
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+        other.execute("SET lock_timeout = '20s'")
+        other.execute("INSERT INTO thing VALUES (1)")
 
 
 def test_a_server_that_says_nothing_is_given_up(link: Pipeline) -> None:

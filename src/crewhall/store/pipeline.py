@@ -22,6 +22,8 @@ from crewhall.store.transaction import Row, Rows
 
 _PARAMETER = re.compile(r"%%|%\((\w+)\)s")
 _BOOL, _WHOLE, _REAL = (16,), (20, 21, 23, 26), (700, 701, 1700)  # ids of types
+WHOLE_BYTES = 4_000  # of values; libpq sends what is larger than 8 kB in pieces
+WHOLE_MOST = 500  # statements; a plan of thousands of tasks is not one message
 OK = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.EMPTY_QUERY)
 
 Reader = Callable[[bytes], Any]
@@ -133,8 +135,12 @@ class Pipeline:
 
     def run(self, asks: Sequence[Ask], seconds: float | None = None) -> list[Rows]:
         """What each statement gave. Raises the first error; the server has done none of those after it."""
-        owed, self._patience = self._owed, seconds or self.seconds
-        new = self._send_all(asks)
+        self._patience = seconds or self.seconds
+        bound = [[_as_text(ask.params[name]) for name in compile_text(ask.text).parameters] for ask in asks]
+        if sum(len(value) for values in bound for value in values if value) > WHOLE_BYTES and len(asks) <= WHOLE_MOST:
+            return self._run_whole(asks)
+        owed = self._owed
+        new = self._send_all(asks, bound)
         for _ in range(owed):
             self._skip()
         results, error = [], None
@@ -152,18 +158,41 @@ class Pipeline:
             raise error
         return results
 
+    def _run_whole(self, asks: Sequence[Ask]) -> list[Rows]:
+        """The same for large statements: a message that the server does nothing of until it has all of it.
+
+        The others reach it in pieces if they are large. It would wait for the next piece with its locks, for ever if
+        this process is stopped in between.
+        """
+        assert not any(ask.ends for ask in asks), "what ends in between is small"
+        while self._owed:
+            self._skip()
+        self._pq.exit_pipeline_mode()
+        bind = psycopg.ClientCursor(self.connection).mogrify
+        self._pq.send_query(";".join(bind(ask.text, ask.params or None) for ask in asks).encode())
+        results: list[Rows] = []
+        error = None
+        while (result := self._next()) is not None:
+            if result.status in OK:
+                results.append(self._rows_of(asks[len(results)].text, result))
+            else:
+                error = error_from_result(result)
+        self._pq.enter_pipeline_mode()
+        if error is not None:
+            raise error
+        return results
+
     def finish(self, ask: Ask) -> None:
         """Send a statement whose result nobody waits for: the next run reads it."""
         self._patience = self.seconds
-        self._send_all([ask])
+        self._send_all([ask], [[]])
         while self._pq.flush():
             self._wait(select.POLLOUT)
 
     # Sending
 
-    def _send_all(self, asks: Sequence[Ask]) -> dict[int, bytes]:
-        """Put the statements into one message; of those that are new, their places and names."""
-        bound = [[_as_text(ask.params[name]) for name in compile_text(ask.text).parameters] for ask in asks]
+    def _send_all(self, asks: Sequence[Ask], bound: Sequence[Sequence[bytes | None]]) -> dict[int, bytes]:
+        """Put the statements and their values into one message; of those that are new, their places and names."""
         new: dict[int, bytes] = {}
         names: dict[str, bytes] = {}
         for place, (ask, values) in enumerate(zip(asks, bound, strict=True)):

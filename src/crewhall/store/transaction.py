@@ -126,6 +126,7 @@ class Tx:
 
     def count(self, name: str, /, **params: Any) -> int:
         """How many rows the statement changed."""
+        self._early.clear()
         return self._rows(name, params).count
 
     def run(self, name: str, /, **params: Any) -> None:
@@ -144,9 +145,9 @@ class Tx:
             self._put(*[QueuedStatement(name, row, partial(self._note, recording, row)) for row in rows])
 
     def ahead(self, name: str, /, **params: Any) -> None:
-        """Let a query that will be asked next travel with the others that are; a change makes it be asked again.
+        """Let a query that will be asked next travel with the others that are.
 
-        It costs nothing where there is nothing to gain.
+        A change (`run`, `many`, `count`) makes it be asked again. It costs nothing where there is nothing to gain.
         """
         if self._statements.is_remote and (key := _key(name, params)) not in self._early:
             self._early[key] = None
