@@ -169,7 +169,7 @@ class Pipeline:
             self._skip()
         self._pq.exit_pipeline_mode()
         bind = psycopg.ClientCursor(self.connection).mogrify
-        self._pq.send_query(";".join(bind(ask.text, ask.params or None) for ask in asks).encode())
+        self._pq.send_query(";".join(bind(ask.text, dict(ask.params)) for ask in asks).encode())
         results: list[Rows] = []
         error = None
         while (result := self._next()) is not None:
