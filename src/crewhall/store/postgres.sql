@@ -14,6 +14,10 @@ ROLLBACK;
 -- What comes after a transaction's first statements waits longer for a lock than those, which can be sent again.
 SELECT set_config('lock_timeout', '8s', true);
 
+-- name: think
+-- This transaction may stand still for longer: its hub has much to compute.
+SELECT set_config('idle_in_transaction_session_timeout', '30s', true);
+
 -- name: take_time
 -- This transaction may take its time: a change of the schema, a copy, a background job.
 SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '8s', true);

@@ -3,6 +3,10 @@
 INSERT INTO event (at, actor, what, subject, before_status, after_status, tool, git_commit, data, changes)
 VALUES (:at, :actor, :what, :subject, :before_status, :after_status, :tool, :git_commit, :data, :changes);
 
+-- name: think
+-- Nothing: nobody ends a transaction that stands still.
+SELECT 1;
+
 -- name: tables
 -- The hall's tables.
 SELECT name FROM sqlite_master WHERE type = 'table' AND substr(name, 1, 7) <> 'sqlite_' ORDER BY name;

@@ -15,6 +15,7 @@ from crewhall.families.work.workflow.rules_plan import MINUTES, GraphTask, Stand
 from crewhall.identity import new_id
 from crewhall.store.transaction import Row, Tx
 
+MANY = 1_000  # tasks, whose graph takes some tenths of a second
 MOST_TASKS, MOST_EDGES = 20_000, 100_000  # in one workflow
 
 
@@ -56,8 +57,13 @@ def _graph_task(task: PlannedTask, ids: dict[str, str]) -> GraphTask:
     return GraphTask(ids[task.name], task.name, task.sequence, wanted, MINUTES[task.estimated_complexity])
 
 
-def hint_graph(tx: Tx, workflow_id: str) -> None:
-    """Let the tasks and what depends on what travel with what is asked next; the workflow's lock before them."""
+def hint_graph(tx: Tx, workflow_id: str, new_tasks: int = 0) -> None:
+    """Let the tasks and what depends on what travel with what is asked next; the workflow's lock before them.
+
+    Where so many are new that their graph takes a while, the database waits for this hub a while longer.
+    """
+    if new_tasks > MANY:
+        tx.ahead("think")
     tx.ahead("workflow_edges", workflow_id=workflow_id)
     tx.ahead("workflow_steps", workflow_id=workflow_id)
 

@@ -148,7 +148,7 @@ def workflow_set_plan(call: Call, id: WorkflowId, plan: WorkflowPlan) -> PlanSet
     text = plan_text(plan.summary, plan.approach, plan.risks, plan.assumptions)
     with call.begin() as tx:
         hint_get_locked(tx, "workflow", id)
-        hint_graph(tx, id)
+        hint_graph(tx, id, len(plan.tasks))
         before = get_locked(tx, "workflow", id)
         if before["status"] == "paused" and not before["has_plan"]:
             refuse_not_running(before, "planned")
@@ -179,7 +179,7 @@ def workflow_add_tasks(
     """Put more tasks into a workflow that has its plan. They may depend on tasks that are there, by name."""
     with call.begin() as tx:
         hint_get_locked(tx, "workflow", id)
-        hint_graph(tx, id)
+        hint_graph(tx, id, len(tasks))
         _refuse_replanning(get_locked(tx, "workflow", id))
         made = insert_tasks(tx, id, tasks, call.now)
         tx.event("workflow.tasks_added", id, data=json.dumps({"tasks": len(made)}))
