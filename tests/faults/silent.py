@@ -8,7 +8,7 @@ from functools import partial
 from tests.conftest import eventually
 from tests.edges.fleet import COMMANDS, planned_workflow, rows
 from tests.edges.program import Up, ask
-from tests.faults.lab import Lab
+from tests.faults.lab import LEASE_SECONDS, Lab
 from tests.faults.record import Record
 
 PATIENCE = 200.0
@@ -57,13 +57,16 @@ def longest_claim(lab: Lab, silent: Sequence[Silent]) -> float:
 
 
 def hasty(database: str, records: Sequence[Record], least: float) -> list[str]:
-    """Agents that were called gone though another hub than the first had answered them less than `least` before."""
+    """Agents that were called gone though another hub than the first had answered them within their lease.
+
+    A hub notes whom it heard at its next tick, so an answer of the last `least` seconds is not counted.
+    """
     offset = time.time() - time.monotonic()
     found = []
     for agent, at in rows(database, "SELECT subject, at FROM event WHERE what = 'agent.expired'"):
         moment = at / 1000 - offset
         heard = (one.ended for one in records if one.agent == agent and one.hub and one.outcome == "ok")
-        last = max((one for one in heard if one < moment), default=0.0)
-        if moment - last < least:
+        last = max((one for one in heard if one < moment - least), default=0.0)
+        if moment - last < LEASE_SECONDS - 1:
             found.append(f"{agent} expired {moment - last:.1f} s after an answer")
     return found

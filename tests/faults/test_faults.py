@@ -21,6 +21,7 @@ MANY, ONE = Load(pause=0.4), Load(shape="one", pause=0.4)
 MIXED = replace(MANY, agents=24, share=0.2)
 BACK_SECONDS = 30.0
 TICK_SECONDS = 2.0
+CHORE_SECONDS = 15.0  # after which a hub takes the chores of one that it can't see to be dead
 LOCKED_SECONDS = 5.0  # after which the server ends a transaction that stands still
 Faults = tuple[tuple[str, float], ...]
 
@@ -101,7 +102,7 @@ def test_nothing_is_lost_doubled_or_missed(tmp_path: Path, server: Server, alone
     result = try_faults(tmp_path, server, session.load, session.faults)
     assert_sound(result)
     assert max(one.back for one in result.faults) <= BACK_SECONDS, result.notes
-    assert all(one <= LEASE_SECONDS + 3 * TICK_SECONDS for one in result.claims), result.notes
+    assert all(one <= LEASE_SECONDS + CHORE_SECONDS + TICK_SECONDS for one in result.claims), result.notes
     if session.limits is not None:
         assert_limited([one.gap for one in result.faults], session.limits, result.notes)
 

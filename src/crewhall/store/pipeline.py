@@ -152,11 +152,20 @@ class Pipeline:
                 results.append(self._rows_of(ask.text, result))
             elif error is None:
                 error = error_from_result(result)
-            if ask.ends or place == len(asks) - 1:
+            if ask.ends and place < len(asks) - 1:
                 self._skip()
+        self._skip_end(is_done=error is None)
         if error is not None:
             raise error
         return results
+
+    def _skip_end(self, *, is_done: bool) -> None:
+        """Read on to the end of the last message. A server that goes away now has done what it gave results of."""
+        try:
+            self._skip()
+        except psycopg.OperationalError:
+            if not is_done:
+                raise
 
     def _run_whole(self, asks: Sequence[Ask]) -> list[Rows]:
         """The same for large statements: a message that the server does nothing of until it has all of it.
@@ -172,12 +181,16 @@ class Pipeline:
         self._pq.send_query(";".join(bind(ask.text, dict(ask.params)) for ask in asks).encode())
         results: list[Rows] = []
         error = None
-        while (result := self._next()) is not None:
-            if result.status in OK:
-                results.append(self._rows_of(asks[len(results)].text, result))
-            else:
-                error = error_from_result(result)
-        self._pq.enter_pipeline_mode()
+        try:
+            while (result := self._next()) is not None:
+                if result.status in OK:
+                    results.append(self._rows_of(asks[len(results)].text, result))
+                else:
+                    error = error_from_result(result)
+            self._pq.enter_pipeline_mode()
+        except psycopg.OperationalError:
+            if len(results) < len(asks):
+                raise
         if error is not None:
             raise error
         return results
@@ -246,6 +259,9 @@ class Pipeline:
         if result is not None and result.status == pq.ExecStatus.FATAL_ERROR and _ends_connection(result):
             self.close()
             raise error_from_result(result)
+        if result is None and self._pq.status != pq.ConnStatus.OK:
+            self.close()
+            raise psycopg.OperationalError("the connection broke")
         return result
 
     def _read_more(self) -> None:
