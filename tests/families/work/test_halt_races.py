@@ -62,12 +62,25 @@ def test_nothing_is_claimed_or_set_going_after_a_halt(
         work = job(hubs[0], *TASKS)
         begun = threading.Barrier(len(agents) + 1)
 
-        def play(place: int, work: Job = work, begun: threading.Barrier = begun) -> list[str]:
-            begun.wait(20)
-            return list((claims if place % 2 else steps)(agents[place], work))
+        moved = threading.Event()
 
-        def stop(work: Job = work, begun: threading.Barrier = begun, number: int = number) -> None:
+        def play(
+            place: int, work: Job = work, begun: threading.Barrier = begun, moved: threading.Event = moved
+        ) -> list[str]:
             begun.wait(20)
+            answers = []
+            for answer in (claims if place % 2 else steps)(agents[place], work):
+                answers.append(answer)
+                if answer == "ok":
+                    moved.set()
+            return answers
+
+        def stop(
+            work: Job = work, begun: threading.Barrier = begun, number: int = number, moved: threading.Event = moved
+        ) -> None:
+            begun.wait(20)
+            if number == 0:
+                assert moved.wait(20), "in one round at least the halt comes after a claim"
             for _ in range(number % 7):
                 ask(hubs[0], "workflow_get", id=work.id)
             with hubs[number % 2].store.write(Work("operator", None, now=clock.now)) as tx:
