@@ -131,7 +131,9 @@ def test_agents_without_a_token_are_kept_by_the_bridge_that_they_came_by_until_i
     other.close()
 
 
-def test_a_silent_bridge_keeps_its_task_when_its_hub_is_killed_and_another_takes_over(home: Path) -> None:
+def test_a_silent_bridge_keeps_its_task_when_its_hub_is_killed_and_another_takes_over(tmp_path: Path) -> None:
+    """The other hub takes the dead one's chores at once: the bridge has the rest of its lease to come back."""
+    home = make_home(tmp_path, "[agent]\nlease = 8.0\nheartbeat = 0.9\n")
     program = Program(home)
     with program.up("--port", "0") as first, program.up("--port", "0") as second, bridges(home) as (client,):
         agent = client.call("agent_register", name="bob", runtime="custom")["id"]
