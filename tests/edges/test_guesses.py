@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import httpx2
 import pytest
 
 from crewhall.app import Hub
@@ -31,7 +32,7 @@ def bearer(agent: Agent) -> dict[str, str]:
     return {"Authorization": f"Bearer {agent.token}"}
 
 
-def call(live: Live, agent: Agent, tool: str, **arguments: object):  # type: ignore[no-untyped-def]
+def call(live: Live, agent: Agent, tool: str, **arguments: object) -> httpx2.Response:
     return http.post(f"{live.url}/api/v1/{tool}", json=arguments, headers=bearer(agent))
 
 

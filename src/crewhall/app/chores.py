@@ -189,7 +189,7 @@ class Chores:
             log_failure(log, "a chore failed", failure, chore=chore.name)
 
     def _renew(self, tick: Tick) -> None:
-        """Keep the chores that this hub holds, but for those that are stuck."""
+        """Keep the chores that this hub holds, except those that are stuck."""
         self._leases.renew(name for name, record in self.records.items() if not record.is_stuck(tick.now))
 
     def close(self, seconds: float) -> bool:

@@ -9,7 +9,6 @@ number. A reader looks at the sequence, then at these keys, and takes no event f
 """
 
 import json
-import logging
 import select
 import socket
 import threading
@@ -29,7 +28,6 @@ from crewhall.store.pool import NoConnection, Pool
 from crewhall.store.sql import POSTGRES, Queries
 from crewhall.store.transaction import QueuedStatement, Row, Rows, Store, Tx, Work
 
-log = logging.getLogger(__name__)
 CONNECT_SECONDS = 10.0  # for a connection, and for each answer of the server: longer than any time of SESSION
 LOCK_SECONDS = 7.0
 PATIENT_SECONDS = 3600.0
@@ -117,11 +115,8 @@ class RemoteStatements:
     def run(self, steps: Sequence[QueuedStatement]) -> list[Rows]:
         return self.send([Ask(self._store.texts[step.name], step.params) for step in steps])
 
-    def send(self, asks: Sequence[Ask]) -> list[Rows]:
+    def send(self, asks: Sequence[Ask], *, is_last: bool = False) -> list[Rows]:
         """Run statements; the first ones begin the transaction, on another connection if the one taken was broken."""
-        return self._send(asks)
-
-    def _send(self, asks: Sequence[Ask], *, is_last: bool = False) -> list[Rows]:
         if self._link is not None:
             first, self._next = self._next, []
             return self._store.exchange(self._link, [*first, *asks], self._seconds)[len(first) :]
@@ -152,7 +147,7 @@ class RemoteStatements:
         """Send what is left together with the commit: the server needs no more of this hub to finish it."""
         last = [*asks, Ask(self._store.texts["commit"])]
         try:
-            self._send(last, is_last=True)
+            self.send(last, is_last=True)
         except TROUBLE as error:
             raise _unavailable(error, is_certain=error.sqlstate not in (None, CRASH)) from error
         link, self._link = self._link, None

@@ -269,7 +269,7 @@ def test_a_writing_call_is_one_transaction() -> None:
 
 
 def test_a_read_is_a_trip_unless_it_asks_by_what_it_read() -> None:
-    """Three at the most, of those whose parameters are what other queries gave."""
+    """Three at most, of those whose parameters are what other queries gave."""
     tools = {tool.name: tool for tool in registry().tools}
     reads = {name: cost for name, cost in in_table().items() if not tools[name.split()[0]].changes}
     own = {name: cost[2] for name, cost in reads.items() if tools[name.split()[0]].family in DATABASE_FIRST}
