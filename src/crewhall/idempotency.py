@@ -22,13 +22,16 @@ from crewhall.store.events import DAY_MS
 from crewhall.store.transaction import Tx
 
 
-def run_once(tx: Tx, key: str, arguments: Mapping[str, Any], do: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def run_once(
+    tx: Tx, key: str, arguments: Mapping[str, Any], actor: str, do: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
     """The result of `do`: run now, or stored by the first call with this key. Raises Conflict if the arguments differ.
 
+    A key is the actor's. That stays the same when a client becomes bound to an agent between a call and its repeat.
     A repeat that comes during the first call waits here for its commit.
     """
     assert tx.work is not None
-    whose = {"actor": tx.work.actor, "tool": tx.work.tool, "key": key}
+    whose = {"actor": actor, "tool": tx.work.tool, "key": key}
     arguments_hash, now = _hash(arguments), tx.work.now
     if tx.count("answer_reserve", **whose, arguments_hash=arguments_hash, kept_until=now + DAY_MS, now=now):
         body = do()

@@ -35,6 +35,11 @@ ANYONE = ("operator", "agent")
 OPERATOR = ("operator",)
 Pace = Literal["quick", "short", "long", "own"]
 SCHEME = "crewhall://"
+NOTICES = {
+    "type": "array",
+    "items": {"type": "string"},
+    "description": "What you are told besides, once: your workflow was paused, you have a message. Often left out.",
+}
 DECLARING = ("chores", "prompts", "sources", "tools")  # how the names of modules that declare begin
 DeclarationT = TypeVar("DeclarationT", bound="Declaration")
 StateT = TypeVar("StateT")
@@ -131,13 +136,13 @@ class Tool(Declaration):
 
     @cached_property
     def output_schema(self) -> dict[str, Any]:
-        """The result's schema, always an object: what is not one travels as `{"result": …}`."""
+        """The result's schema, always an object: what is not one travels as `{"result": …}`. Any may have notices."""
         schema = plain_schema(self.result.json_schema(mode="serialization"))
-        if schema.get("type") == "object":
-            return schema
-        options = [option for option in schema.get("anyOf", []) if option.get("type") == "object"]
-        properties = {**options[0]["properties"], "result": {"type": "null"}} if options else {"result": schema}
-        return {"type": "object", "properties": properties, "additionalProperties": False}
+        if schema.get("type") != "object":
+            options = [option for option in schema.get("anyOf", []) if option.get("type") == "object"]
+            properties = {**options[0]["properties"], "result": {"type": "null"}} if options else {"result": schema}
+            schema = {"type": "object", "properties": properties, "additionalProperties": False}
+        return schema | {"properties": {**schema.get("properties", {}), "notices": NOTICES}}
 
     def dump(self, result: Any) -> dict[str, Any]:
         """The result as plain data, an object always."""

@@ -6,7 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from crewhall.app.chore_leases import machine
+from crewhall.bindings import BoundAgent
 from crewhall.config import Settings
+from crewhall.errors import Failure
 from crewhall.fair_queue import Party
 from crewhall.idempotency import savepoint
 from crewhall.identity import Actor, guard_against_end
@@ -30,6 +33,7 @@ class Origin:
 
     directory: str | None = None
     bridge: str | None = None
+    process: str | None = None  # of the bridge, by its name on this machine, where that can be told
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)  # tokens may be among them
     worktree: str | None = None
     identity: tuple[int, int] | None = None
@@ -65,9 +69,66 @@ class Call:
     whole: Tx | None = None  # the one transaction of a call that has an idempotency key
     facts: Row = field(default_factory=dict)  # what the call log says of it besides: see `note`
     once_proven: Callable[[], None] = lambda: None
+    bound: BoundAgent | None = None  # for which the caller's bridge speaks, and for no other
+    named: str | None = None  # the agent as which a client without a token acts in this call, by its own word
+    told: list[str] | None = None  # where the ids of the notices go that its answer tells; None: it tells none
 
     def __post_init__(self) -> None:
         self._unproven = self.actor.unproven
+        self._is_bound_anew = False
+        self._notices: list[Row] | None = None  # that wait for the caller; None until they are asked for
+
+    # Who calls
+
+    @property
+    def agent_id(self) -> str | None:
+        """The agent that calls: by its token, or because its bridge speaks for it and for no other."""
+        if self.actor.kind == "agent":
+            return self.actor.id
+        return None if self.bound is None else self.bound.id
+
+    @property
+    def author(self) -> str:
+        """Who did it, as events and the call log say: a client without a token may name another agent than its own."""
+        return self.named or self.agent_id or self.actor.id
+
+    def tell(self) -> Row:
+        """What the caller is to know besides, as a field of the answer; nothing for whoever merely names an agent."""
+        if self.told is None or self.agent_id is None:
+            return {}
+        if self._notices is None:
+            self._notices = self._ask_notices()
+        rows = self.hub.teller.take(self._notices, self.hub.clock()) if self._notices else []
+        self.told += [row["id"] for row in rows]
+        return {"notices": [row["text"] for row in rows]} if rows else {}
+
+    def _ask_notices(self) -> list[Row]:
+        try:
+            assert self.agent_id is not None
+            return self.hub.store.ask([self.hub.teller.query(self.agent_id, self.hub.clock())])[0].rows
+        except Failure:
+            return []  # they wait
+
+    def _with_notices(self, tx: Tx) -> Tx:
+        """Let the question for notices travel with a short call's first statements, where travelling takes time."""
+        if self.told is None or self.agent_id is None or self._notices is not None or self.hub.store.is_local:
+            return tx
+        if self.tool.pace in ("quick", "short"):
+            ask = self.hub.teller.query(self.agent_id, self.now)
+            tx.guard(ask.name, self._take_notices, **ask.params)
+        return tx
+
+    def _take_notices(self, found: Rows) -> None:
+        self._notices = found.rows
+
+    def speak_for(self, tx: Tx, agent_id: str) -> None:
+        """A client without a token registers or claims for this agent: its bridge speaks for it from the commit on."""
+        bridge, hub = self.origin.bridge, self.hub
+        if self.actor.proof != "local" or bridge is None or agent_id in hub.bindings.agents(hub.store, bridge):
+            return
+        where = {"machine": machine(self.settings.node), "process": self.origin.process or ""}
+        tx.run("bridge_agent_put", bridge=bridge, agent_id=agent_id, now=self.now, **where)
+        self._is_bound_anew = True
 
     # The caller may be a guess: its token is looked up with the first statements of the call
 
@@ -121,7 +182,7 @@ class Call:
             yield self.whole
             return
         with self.hub.store.read(of_events=of_events) as tx:
-            yield self._guard(tx)
+            yield self._with_notices(self._guard(tx))
 
     @contextmanager
     def begin(self, at: int | None = None) -> Iterator[Tx]:
@@ -137,20 +198,29 @@ class Call:
             return
         if not self.tool.changes:
             with self.hub.store.read() as tx:
-                yield self._guard(tx)
+                yield self._with_notices(self._guard(tx))
             return
         now = self.now if at is None else at
-        work = Work(self.actor.id, self.tool.name, now, self.log_row, self._before_commit)
-        with self.hub.store.write(work) as tx:
-            guard_against_end(self._guard(tx), self.actor)
+        work = Work(self.author, self.tool.name, now, self.log_row, self._before_commit)
+        with self._rebinding(), self.hub.store.write(work) as tx:
+            guard_against_end(self._with_notices(self._guard(tx)), self.actor)
             yield tx
         self.in_log = True
+
+    @contextmanager
+    def _rebinding(self) -> Iterator[None]:
+        """Whatever becomes of the block: if it was to bind the bridge to an agent, its rows are read again."""
+        try:
+            yield
+        finally:
+            if self._is_bound_anew and self.origin.bridge is not None:
+                self.hub.bindings.forget(self.origin.bridge)
 
     @contextmanager
     def begin_midway(self) -> Iterator[Tx]:
         """A short transaction in the middle of a long call, at the time it is then. The call log has the call's end."""
         self.stop.check()
-        with self.hub.store.write(Work(self.actor.id, self.tool.name, self.later())) as tx:
+        with self.hub.store.write(Work(self.author, self.tool.name, self.later())) as tx:
             guard_against_end(self._guard(tx), self.actor)
             yield tx
 
@@ -197,7 +267,7 @@ class Call:
             "id": self.id,
             "at": self.now,
             "tool": self.tool.name,
-            "actor": self.actor.id,
+            "actor": self.author,
             "edge": self.edge,
             "success": int(error is None),
             "error": error,

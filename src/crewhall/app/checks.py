@@ -28,21 +28,20 @@ def _description(actor: Actor) -> str:
     return "the operator" if actor.kind == "operator" else f"{actor.role or 'agent'} {actor.id}"
 
 
-def with_acting_agent(tool: Tool, actor: Actor, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments, with the agent that the caller acts as. No one acts as someone else.
+def with_acting_agent(tool: Tool, actor: Actor, arguments: dict[str, Any], agent_id: str | None) -> dict[str, Any]:
+    """The arguments, with the agent that the caller acts as: by default the one that it is, if it is known to be one.
 
-    Raises Forbidden when an agent names another one, InvalidInput when a client without a token names none.
+    Raises Forbidden when an agent's token names another one, InvalidInput when the agent is not known at all.
     """
     if tool.acting is None:
         return arguments
     given = arguments.get(tool.acting)
-    if actor.kind == "agent":
-        if given not in (None, actor.id):
-            raise Forbidden(
-                f"{tool.acting} is {given}, and your token is that of {actor.id}",
-                hint=f"Leave {tool.acting} out, or give your own id.",
-            )
-        given = actor.id
+    if actor.kind == "agent" and given not in (None, actor.id):
+        raise Forbidden(
+            f"{tool.acting} is {given}, and your token is that of {actor.id}",
+            hint=f"Leave {tool.acting} out, or give your own id.",
+        )
+    given = agent_id if given is None else given
     if given is None:
         raise InvalidInput(
             f"missing argument '{tool.acting}'",

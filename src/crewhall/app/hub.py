@@ -7,6 +7,7 @@ The one door: every call from every edge is `Hub.call(name, arguments, actor)`.
 
 import itertools
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from crewhall import identity
 from crewhall.app.call import NOWHERE, Call, Origin, Progress
 from crewhall.app.checks import refuse_unallowed, refuse_unstorable, with_acting_agent
 from crewhall.app.chores import Chores
+from crewhall.app.teller import Teller
+from crewhall.bindings import Bindings, BoundAgent
 from crewhall.config import Settings
 from crewhall.declaration import KEY
 from crewhall.errors import Failure, Unavailable
@@ -37,6 +40,7 @@ from crewhall.tool import Registry, State, StateT, Tool
 # Families whose tools do nothing outside the database before their first look at it, which proves who calls. In all
 # others the caller is proven first.
 DATABASE_FIRST = frozenset({"work"})
+AGENT_ID = re.compile(r"ag_[0-9a-z]{12}")
 log = logging.getLogger(__name__)
 
 
@@ -55,6 +59,8 @@ class Hub:
         self.meter = Meter(tool.name for tool in registry.tools)
         self.presence = Presence()
         self.tokens = TokenMemory()
+        self.bindings = Bindings()
+        self.teller = Teller(self)
         self._run_directories = str(settings.instances)
         self._states: dict[State[Any], Any] = {}
         self._states_lock = threading.Lock()
@@ -128,22 +134,33 @@ class Hub:
         progress: Progress | None = None,
         origin: Origin = NOWHERE,
         tool: Tool | None = None,
+        told: list[str] | None = None,
     ) -> dict[str, Any]:
-        """Do what the tool does and return its result as plain data. An edge may hand the tool on. Raises Failure."""
+        """Do what the tool does and return its result as plain data. An edge may hand the tool on. Raises Failure.
+
+        An edge that gives the list `told` has an agent's notices in the answer, and their ids in that list.
+        """
         tool = tool or self.registry.find(name)
         stop = stop or Stop(self.seconds_for(tool))
         with self.meter.measure(tool.name):
             try:
-                return self._do(self._new_call(tool, actor, edge, stop, progress, origin), arguments)
+                return self._do(self._new_call(tool, actor, edge, stop, progress, origin, told), arguments)
             except TokenChanged:  # and so nothing was done
                 actor = self._renew_actor(actor)
-                return self._do(self._new_call(tool, actor, edge, stop, progress, origin), arguments)
+                return self._do(self._new_call(tool, actor, edge, stop, progress, origin, told), arguments)
 
     def _new_call(
-        self, tool: Tool, actor: Actor, edge: str, stop: Stop, progress: Progress | None, origin: Origin
+        self,
+        tool: Tool,
+        actor: Actor,
+        edge: str,
+        stop: Stop,
+        progress: Progress | None,
+        origin: Origin,
+        told: list[str] | None,
     ) -> Call:
         call_id = f"{self.id}.{next(self._numbers)}"
-        return Call(self, tool, actor, edge, stop, progress, self.clock(), call_id, origin)
+        return Call(self, tool, actor, edge, stop, progress, self.clock(), call_id, origin, told=told)
 
     def _renew_actor(self, actor: Actor) -> Actor:
         """The actor that the token of a wrong guess stands for. Raises Unauthorized."""
@@ -166,7 +183,9 @@ class Hub:
                 tool.notes(call, arguments)
             refuse_unallowed(tool, actor)
             refuse_unstorable(arguments)
-            given = with_acting_agent(tool, actor, tool.parse(arguments))
+            call.bound = self._bound_agent(call)
+            given = with_acting_agent(tool, actor, tool.parse(arguments), call.agent_id)
+            call.named = _named_agent(tool, actor, given)
             if actor.unproven is None:
                 self._note_presence(call, given)
             else:
@@ -178,6 +197,7 @@ class Hub:
             error = failure.code
             if not isinstance(failure, Unavailable):
                 call.prove()  # whoever has no good token hears no other refusal
+                failure.fields |= call.tell()
             raise
         except TokenChanged:
             call.in_log, error = True, None  # it is made again
@@ -185,17 +205,24 @@ class Hub:
         finally:
             if error is not None or not call.in_log:
                 self.calls.put(call.log_row(error))
-        return body
+        return body | call.tell()
+
+    def _bound_agent(self, call: Call) -> BoundAgent | None:
+        """The agent for which a client without a token speaks by its bridge, if it is exactly one."""
+        if call.actor.proof != "local" or call.origin.bridge is None:
+            return None
+        agents = self.bindings.agents(self.store, call.origin.bridge)
+        return next(iter(agents.values())) if len(agents) == 1 else None
 
     def _note_presence(self, call: Call, given: Mapping[str, Any]) -> None:
         """A call of an agent is a sign of life; that a person looks at one in the dashboard is none.
 
         By its token an agent is known to be behind the bridge. Whoever names one may be another, such as a coordinator.
         """
-        if call.actor.kind == "agent":
-            self.presence.note_call(call.actor.id, call.origin.bridge)
-        elif call.tool.acting is not None and call.actor.proof == "local":
-            self.presence.note_call(given[call.tool.acting], None)
+        if call.agent_id is not None:
+            self.presence.note_call(call.agent_id, call.origin.bridge)
+        if call.named not in (None, call.agent_id):
+            self.presence.note_call(call.named, None)
 
     def close(self) -> None:
         """Finish the call log and let go of the database; one that is stuck is left as it is."""
@@ -205,10 +232,16 @@ class Hub:
             log.error("the database is stuck; the call log's last rows are lost")
 
 
+def _named_agent(tool: Tool, actor: Actor, given: Mapping[str, Any]) -> str | None:
+    """The agent as which a client without a token says that it acts; other words, such as operator, name none."""
+    name = given[tool.acting] if tool.acting is not None and actor.proof == "local" else None
+    return name if name is not None and AGENT_ID.fullmatch(name) else None
+
+
 def _answer(call: Call, given: dict[str, Any]) -> dict[str, Any]:
     """What the tool gives, as plain data; with an idempotency key it is done once, in one transaction."""
     tool, key = call.tool, given.pop(KEY, None)
     if key is None:
         return tool.dump(tool.handler(call, **given))
     with call.begin() as call.whole:
-        return run_once(call.whole, key, given, lambda: tool.dump(tool.handler(call, **given)))
+        return run_once(call.whole, key, given, call.actor.id, lambda: tool.dump(tool.handler(call, **given)))

@@ -81,9 +81,15 @@ def is_alive(one: ProcessId) -> bool:
 
 def own_name() -> str:
     """This process in words, so that another on this machine can tell whether it still lives."""
-    own = identify(os.getpid())
+    own = name_of(os.getpid())
     assert own is not None
-    return f"{own.pid} {own.started}"
+    return own
+
+
+def name_of(pid: int) -> str | None:
+    """The same of another process; None when there is none with this pid."""
+    found = identify(pid)
+    return None if found is None else f"{found.pid} {found.started}"
 
 
 def is_dead(name: str) -> bool:

@@ -24,6 +24,7 @@ from crewhall.edges.mcp.line_transport import MOST_AT_ONCE, Conversation
 from crewhall.edges.mcp.server import McpEdge
 from crewhall.errors import Failure, Forbidden, InvalidInput
 from crewhall.identity import Credentials, Sender, new_id
+from crewhall.outside.processes import name_of
 
 log = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
@@ -110,7 +111,7 @@ class BridgeServer:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One bridge, from its hello to its end."""
-        task = asyncio.current_task()
+        task, hub = asyncio.current_task(), self.edge.dispatcher.hub
         assert task is not None
         connection = BridgeConnection(self.edge, self._worktree_edge, reader, writer)
         try:
@@ -118,7 +119,8 @@ class BridgeServer:
                 self._bridges[task] = connection
                 if self._is_leaving:
                     connection.leave()
-                with self.edge.dispatcher.hub.presence.connection(connection.bridge):
+                hub.bindings.forget(connection.bridge)  # it may come from another hub
+                with hub.presence.connection(connection.bridge):
                     await connection.run()
         except (OSError, EOFError, asyncio.CancelledError):
             log.debug("a bridge went away")
@@ -191,6 +193,7 @@ class BridgeConnection:
         self._hello: dict[str, Any] = {}
         peer = peer_pids(writer.get_extra_info("socket"))
         self._sender = Sender(lambda: peer)
+        self.process = next((name_of(pid) for pid in peer), None)  # that of the bridge, by its name on this machine
         self.bridge = new_id("br")  # what it is called, unless it has a name of its own that outlives this hub
 
     async def read_hello(self) -> dict[str, Any]:
@@ -253,7 +256,7 @@ class BridgeConnection:
         actor = await (dispatcher.caller if calls_tool else dispatcher.actor)(brought)
         variables = hello.get("variables") or {}
         given = {name: str(variables[name]) for name in CLIENT_VARIABLES if name in variables}
-        origin = Origin(client_directory(hello.get("directory")), self.bridge, given)
+        origin = Origin(client_directory(hello.get("directory")), self.bridge, self.process, given)
         return caller(
             self._edge.registry,
             actor,

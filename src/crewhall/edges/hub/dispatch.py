@@ -110,6 +110,7 @@ class Dispatcher:
         self.doorkeeper = Doorkeeper(hub, self.thread)
         self._running: dict[Stop, Job[CallResult]] = {}
         self._worktrees: dict[Stop, str | None] = {}  # of the running calls
+        self._noting: set[asyncio.Task[None]] = set()
         self.is_stopping = False
 
     async def answer(
@@ -121,6 +122,7 @@ class Dispatcher:
         report: Report | None = None,
         origin: Origin = NOWHERE,
         tool: Tool | None = None,
+        told: list[str] | None = None,
     ) -> CallResult:
         """The tool's answer; progress goes to `report` while it runs. Raises NotFound for a tool there is not."""
         if self.is_stopping:
@@ -128,8 +130,9 @@ class Dispatcher:
             return CallResult(leaving.body(name), leaving)
         tool = tool or self.hub.registry.find(name)
         if tool.pace == "quick" and self.hub.store.is_local and _is_flat(arguments):
-            return call(self.hub, name, arguments, actor, edge=edge, origin=origin, tool=tool)
+            return call(self.hub, name, arguments, actor, edge=edge, origin=origin, tool=tool, told=told)
         stop = Stop(self.hub.seconds_for(tool))
+        more: dict[str, Any] = {"edge": edge, "stop": stop, "origin": origin, "tool": tool, "told": told}
         relay = ProgressRelay(report, self.hub.settings["tool.progress"]) if report else None
         lane = self.lanes["short" if tool.pace == "quick" else tool.pace]
         try:
@@ -137,9 +140,7 @@ class Dispatcher:
                 tool,
                 lane,
                 party_of(actor, origin, _agent_in(tool, arguments)),
-                lambda: call(
-                    self.hub, name, arguments, actor, edge=edge, stop=stop, progress=relay, origin=origin, tool=tool
-                ),
+                lambda: call(self.hub, name, arguments, actor, progress=relay, **more),
                 stop,
                 origin.worktree,
             )
@@ -216,6 +217,18 @@ class Dispatcher:
         if credentials.needs_no_look or (self.hub.store.is_local and self.hub.knows_sender(credentials)):
             return self.hub.identify(credentials)
         return await self.thread(lambda: self.hub.identify(credentials))
+
+    async def note_told(self, ids: list[str]) -> None:
+        """The answer that told these notices is sent."""
+        if ids:
+            await self.thread(lambda: self.hub.teller.note_sent(ids))
+
+    def note_told_soon(self, ids: list[str]) -> None:
+        """The same, for whoever has more to send."""
+        if ids:
+            noting = asyncio.create_task(self.note_told(ids))
+            self._noting.add(noting)
+            noting.add_done_callback(self._noting.discard)
 
     async def thread(self, function: Callable[[], ResultT]) -> ResultT:
         """Run something short of the hub's own in a thread."""

@@ -1,6 +1,6 @@
 """Who makes an MCP request, and what of the hall it wants to see."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mcp.server.context import ServerRequestContext
@@ -21,7 +21,8 @@ WORKTREE = "crewhall.worktree"  # in a request's scope: root and identity of the
 class Caller:
     """Who asks, by which way in, and which tools it wants to see.
 
-    What it came in with is looked at again while it has a stream open; None needs no look.
+    What it came in with is looked at again while it has a stream open; None needs no look. `told` gets the ids of the
+    notices that the answer to this request tells.
     """
 
     actor: Actor
@@ -30,6 +31,7 @@ class Caller:
     edge: str = "mcp"
     origin: Origin = NOWHERE
     credentials: Credentials | None = None
+    told: list[str] = field(default_factory=list, compare=False)
 
 
 def caller_by(registry: Registry, actor: Actor, scope: Scope, edge: str, credentials: Credentials) -> Caller:

@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -47,7 +48,7 @@ class Conversation:
         self._most_bytes = most_bytes
         self._to_sdk, self._from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         self._to_client, self._from_sdk = anyio.create_memory_object_stream[SessionMessage](0)
-        self._running: dict[str, tuple[str, int]] = {}  # request id → its method and size
+        self._running: dict[str, tuple[str, int, list[str]]] = {}  # request id → its method, its size, what it is told
         self._bytes = 0
         self._settled = anyio.Event()
 
@@ -74,7 +75,7 @@ class Conversation:
             await self._settled.wait()
 
     def _is_busy(self) -> bool:
-        return any(method != "subscriptions/listen" for method, _ in self._running.values())
+        return any(method != "subscriptions/listen" for method, _, _ in self._running.values())
 
     async def receive(self, line: bytes) -> None:
         """Take one message of the client. What cannot be a message is answered as JSON-RPC has it."""
@@ -94,7 +95,7 @@ class Conversation:
 
     async def _request(self, message: dict[str, Any], size: int) -> None:
         try:
-            who = await self._caller(message["method"] == "tools/call")
+            who = replace(await self._caller(message["method"] == "tools/call"), told=[])
             if len(self._running) >= MOST_AT_ONCE or self._bytes + size > self._most_bytes:
                 raise LimitExceeded(
                     f"{len(self._running)} requests of {self._bytes} bytes wait on this connection already",
@@ -105,7 +106,7 @@ class Conversation:
             return
         key = json.dumps(message["id"])
         self._settle(key)  # a client that gives an id twice gets both answers, and we count one
-        self._running[key] = (message["method"], size)
+        self._running[key] = (message["method"], size, who.told)
         self._bytes += size
 
         async def settle_unanswered() -> None:
@@ -131,7 +132,7 @@ class Conversation:
                 await self._send(_line(message))
                 name = getattr(message, "id", None)
                 if name is not None and not hasattr(message, "method"):
-                    self._settle(json.dumps(name))
+                    self._edge.dispatcher.note_told_soon(self._settle(json.dumps(name)))
 
     async def _refuse(self, name: str | int | None, code: int, text: str) -> None:
         await self._write_line({"jsonrpc": "2.0", "id": name, "error": {"code": code, "message": text}})
@@ -139,11 +140,13 @@ class Conversation:
     async def _write_line(self, message: dict[str, Any]) -> None:
         await self._send(json.dumps(message))
 
-    def _settle(self, key: str) -> None:
-        _, size = self._running.pop(key, ("", 0))
+    def _settle(self, key: str) -> list[str]:
+        """The request has its answer, or gets none; what that told its sender."""
+        _, size, told = self._running.pop(key, ("", 0, []))
         self._bytes -= size
         if not self._is_busy():
             self._settled.set()
+        return told
 
 
 def _line(message: JSONRPCMessage) -> str:

@@ -146,6 +146,7 @@ class McpEdge:
             scope["crewhall"] = who
             answer = refused or self.seen_by(who.families).manager.handle_request
             await answer(scope, receive, HeldStart(scope, receive, send) if who.actor.unproven else send)
+        await self.dispatcher.note_told(who.told)
 
     async def caller(self, scope: Scope, edge: str = "mcp", *, guess: bool = False) -> Caller:
         """Who sent an HTTP request, and what it wants to see. Raises Unauthorized, InvalidInput.
@@ -169,7 +170,14 @@ class McpEdge:
         who = tool_caller_of(ctx)
         report = ctx.session.report_progress
         answer = await self.dispatcher.answer(
-            params.name, params.arguments or {}, who.actor, who.edge, report, origin=who.origin, tool=tool
+            params.name,
+            params.arguments or {},
+            who.actor,
+            who.edge,
+            report,
+            origin=who.origin,
+            tool=tool,
+            told=who.told,
         )
         if isinstance(answer.failure, Unauthorized) and isinstance(ctx.request, Request):
             ctx.request.scope[UNAUTHORIZED] = answer.failure

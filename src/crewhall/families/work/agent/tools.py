@@ -72,6 +72,7 @@ def agent_register(
             tx.event("agent.registered", row["id"], before=before["status"], after=row["status"])
         else:
             row = insert_agent(call, tx, fields, role, None, "online")
+            call.speak_for(tx, row["id"])
             tx.event("agent.registered", row["id"], after="online")
     return AgentRegistered(**row | {"status": "online"})
 

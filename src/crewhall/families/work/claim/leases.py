@@ -100,11 +100,11 @@ def task_to_write(
 def _lapsed_claim(call: Call, tx: Tx, task: TaskRow, epoch: int | None) -> ClaimRow | None:
     """The caller's claim that lapsed and that nobody took. Raises StaleClaim when another claim is the current one.
 
-    The writer is the agent whose token the call has; a client without one is known by the epoch, if it gives one.
+    The writer is the agent that calls; a client that is not known to be one is known by the epoch, if it gives one.
     """
     if epoch is not None and epoch != task["claim_epoch"]:
         raise stale_claim(task)
-    writer = call.actor.id if call.actor.kind == "agent" else None
+    writer = call.agent_id
     if task["claimed_by"] is not None:
         if writer not in (None, task["claimed_by"]):
             raise stale_claim(task)
@@ -269,8 +269,8 @@ def lock_with_tasks(tx: Tx, agent_id: str) -> tuple[AgentLocked, list[TaskRow]]:
 
 
 def writer(call: Call, task: TaskRow) -> str | None:
-    """The agent that writes: the one whose token it is, or whoever holds the task."""
-    return call.actor.id if call.actor.kind == "agent" else task["claimed_by"]
+    """The agent that writes: the one that calls, or whoever holds the task."""
+    return call.agent_id or task["claimed_by"]
 
 
 def refuse_incapable_agent(tx: Tx, task: TaskRow, agent: AgentLocked) -> None:

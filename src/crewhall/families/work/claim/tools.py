@@ -57,6 +57,7 @@ def task_claim(call: Call, task_id: TaskId, agent_id: Me) -> Claim:
             refuse_incapable_agent(tx, task, agent)
             refuse_past_parallelism(call, tx, workflow, task, agent_id)
             epoch, until = take(call, tx, workflow, task, agent)
+        call.speak_for(tx, agent_id)
     place, problem = workspace_for(call, workflow, task)
     return _claim(None, epoch, until, place, problem)
 

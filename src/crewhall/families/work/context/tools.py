@@ -55,8 +55,8 @@ def _held_by(call: Call, tx: Tx, agent_id: str | None) -> str:
 
 def _caller(call: Call, tx: Tx) -> str:
     """The agent that calls: by its token, or because it alone speaks through this bridge."""
-    if call.actor.kind == "agent":
-        return call.actor.id
+    if call.agent_id is not None:
+        return call.agent_id
     bridges = [] if call.origin.bridge is None else [call.origin.bridge]
     here = tx.all("agents_at_bridges", bridges=to_json(bridges).decode())
     if len(here) != 1:

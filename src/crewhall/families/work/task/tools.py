@@ -172,8 +172,8 @@ def task_update_status(
 ) -> Done:
     """Move a task on: planning, in_progress, paused, completed, failed or skipped.
 
-    An agent with its own token that moves on a task which no one holds claims it by that. Completing, failing and
-    skipping end the claim.
+    An agent that is known by its token or its bridge, and moves on a task which no one holds, claims it by that.
+    Completing, failing and skipping end the claim.
     """
     detail = None if outcome_detail is None else json_text("outcome_detail", outcome_detail)
     result = {"outcome": outcome, "outcome_detail": detail, "error": error}
@@ -208,23 +208,23 @@ def _update(call: Call, id: str, status: TaskStatus, result: dict[str, str | Non
     ends = status in (*FINISHED, "failed")
     with call.begin() as tx:
         hint_task(tx, id)
-        if ends and call.actor.kind == "agent":
-            hint_holder(tx, call.actor.id, id)
+        if ends and call.agent_id is not None:
+            hint_holder(tx, call.agent_id, id)
         workflow, task = task_to_write(call, tx, id, epoch)
         refuse_task_step(task, status, result["outcome"], result["error"], blocker_names(tx, task))
         if workflow["status"] == "abandoned":
             refuse_not_running(workflow, status)
-        is_taken = call.actor.kind == "agent" and task["claimed_by"] is None and status != "skipped"
-        if is_taken or (status in RUNNING and not is_begun(task)):
+        taker = call.agent_id if task["claimed_by"] is None and status != "skipped" else None
+        if taker is not None or (status in RUNNING and not is_begun(task)):
             refuse_not_running(workflow, "begun")
             mark_in_progress(call, tx, workflow)
-        if is_taken:
-            _hint_taking(tx, id, call.actor.id, starts=status in RUNNING)
+        if taker is not None:
+            _hint_taking(tx, id, taker, starts=status in RUNNING)
         if status in RUNNING:
-            refuse_past_parallelism(call, tx, workflow, task, call.actor.id)
+            refuse_past_parallelism(call, tx, workflow, task, call.author)
         holder = holder_beside(tx, task["claimed_by"], id) if ends and task["claimed_by"] is not None else None
-        if is_taken:
-            task = _take_for_writer(call, tx, workflow, task)
+        if taker is not None:
+            task = _take_for_writer(call, tx, workflow, task, taker)
         _set_status(call, tx, task, status, result)
         if ends:
             _end(call, tx, workflow, task, status, holder)
@@ -239,9 +239,9 @@ def _hint_taking(tx: Tx, task_id: str, agent_id: str, *, starts: bool) -> None:
     tx.ahead("capabilities", ids=json.dumps([task_id]))
 
 
-def _take_for_writer(call: Call, tx: Tx, workflow: WorkflowLocked, task: TaskRow) -> TaskRow:
+def _take_for_writer(call: Call, tx: Tx, workflow: WorkflowLocked, task: TaskRow, taker: str) -> TaskRow:
     """Claim a task for the agent that writes to it; the row. Without a claim two agents could work on it."""
-    agent = get_locked(tx, "agent", call.actor.id)
+    agent = get_locked(tx, "agent", taker)
     refuse_incapable_agent(tx, task, agent)
     epoch, until = take(call, tx, {**workflow, "status": "in_progress"}, task, agent)
     held = {"claimed_by": agent["id"], "claim_epoch": epoch, "claimed_at": call.now, "lease_expires_at": until}

@@ -1,0 +1,39 @@
+"""
+Notices: what an agent is told in its next answer over MCP, whatever it calls, once.
+
+    notify ─▶ waiting ── a hub puts it into an answer ─▶ being told ── the answer is sent ─▶ gone
+                 ▲                                           └── the hub died, or 10 s later ──┐
+                 └───────────────────────────────────────────────────────────────────────────┘
+
+It may be told twice when a hub dies between the two, and is never lost. `withdraw` takes back what is no longer so.
+"""
+
+import json
+from collections.abc import Collection, Iterable
+from typing import Literal
+
+from crewhall.identity import new_id
+from crewhall.store.transaction import Tx
+
+Kind = Literal["message", "paused", "resumed", "handed", "taken", "named", "renamed"]
+LETTERS = 400  # of a notice
+
+
+def notify(
+    tx: Tx, agents: Iterable[str], kind: Kind, subject: str, text: str, now: int, expires_at: int | None = None
+) -> None:
+    """Have these agents told a text about a subject, such as a message's or a workflow's id."""
+    shared = {"kind": kind, "subject": subject, "text": cut(text), "now": now, "expires_at": expires_at}
+    tx.many("notice_put", [{"id": new_id("no"), "agent_id": agent_id, **shared} for agent_id in agents])
+
+
+def cut(text: str, letters: int = LETTERS) -> str:
+    """A text in one line, at most so long."""
+    line = " ".join(text.split())
+    return line if len(line) <= letters else f"{line[: letters - 1]}…"
+
+
+def withdraw(tx: Tx, kind: Kind, subjects: Collection[str]) -> None:
+    """Tell nobody any more what was to be told about these subjects."""
+    if subjects:
+        tx.run("notices_withdraw", kind=kind, subjects=json.dumps(list(subjects)))

@@ -1,0 +1,25 @@
+-- name: notice_put
+-- An agent is to be told something in its next answer.
+INSERT INTO notice (id, agent_id, kind, subject, text, created_at, expires_at)
+VALUES (:id, :agent_id, :kind, :subject, :text, :now, :expires_at);
+
+-- name: notices_withdraw
+-- What is no longer so is not told any more.
+DELETE FROM notice WHERE subject IN {each:subjects} AND kind = :kind;
+
+-- name: notices_open
+-- What an agent is to be told, the oldest first.
+SELECT id, teller, telling_until
+  FROM notice
+ WHERE agent_id = :agent_id AND (expires_at IS NULL OR expires_at > :now)
+ ORDER BY created_at, id LIMIT :limit;
+
+-- name: notices_take
+-- This hub tells them, unless another has taken them just now.
+UPDATE notice SET teller = :own, telling_until = :until
+ WHERE id IN {each:ids} AND (teller IS NULL OR telling_until < :now OR teller IN {each:dead})
+RETURNING id, text, created_at;
+
+-- name: notices_told
+-- The answers that told them are sent.
+DELETE FROM notice WHERE id IN {each:ids} AND teller = :own;
