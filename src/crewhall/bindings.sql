@@ -4,6 +4,28 @@ SELECT agent.id, agent.name, agent.role
   FROM bridge_agent JOIN agent ON agent.id = bridge_agent.agent_id
  WHERE bridge_agent.bridge = :bridge ORDER BY agent.id LIMIT :limit;
 
+-- name: agent_spoken_for
+-- Whether somebody else than this bridge is known to be an agent: another bridge, or whoever has its token.
+SELECT agent.name
+  FROM agent
+ WHERE agent.id = :agent_id
+   AND NOT EXISTS (SELECT 1 FROM bridge_agent WHERE bridge_agent.agent_id = agent.id AND bridge_agent.bridge = :bridge)
+   AND (EXISTS (SELECT 1 FROM bridge_agent WHERE bridge_agent.agent_id = agent.id)
+        OR EXISTS (SELECT 1 FROM token WHERE token.agent_id = agent.id AND token.kind = 'agent'
+                                         AND token.revoked_at IS NULL));
+
+-- name: bridges_of_machine
+-- The bridges of a machine that speak for agents, and their processes.
+SELECT DISTINCT bridge, process FROM bridge_agent WHERE machine = :machine;
+
+-- name: bridge_forget
+-- A bridge has ended.
+DELETE FROM bridge_agent WHERE bridge = :bridge;
+
+-- name: bridges_forget_agent
+-- No bridge speaks for an agent any more.
+DELETE FROM bridge_agent WHERE agent_id = :agent_id;
+
 -- name: bridge_agent_put
 -- A bridge speaks for an agent.
 INSERT INTO bridge_agent (bridge, agent_id, machine, process, since)

@@ -18,7 +18,9 @@ class EventKind(NamedTuple):
 
 EVENTS = {
     "agent.registered": EventKind("agent", "An agent joined the hall, or introduced itself again."),
+    "agent.spoken_for": EventKind("agent", "Another client wrote as this agent; `data` says who, and with which tool."),
     "agent.updated": EventKind("agent", "Its status changed, or the fields that agent_update writes."),
+    "agent.disconnected": EventKind("agent", "Its last bridge ended; it keeps what it holds for `agent.grace`."),
     "agent.expired": EventKind("agent", "Its lease ended without a sign of life, so it is offline."),
     "agent.unregistered": EventKind("agent", "It left the hall."),
     "agent.token_made": EventKind("agent", "The operator made a token for it."),

@@ -1,9 +1,11 @@
 """What a handler gets: the caller, a transaction, the time, progress, and when to stop."""
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from crewhall.app.chore_leases import machine
@@ -13,6 +15,7 @@ from crewhall.errors import Failure
 from crewhall.fair_queue import Party
 from crewhall.idempotency import savepoint
 from crewhall.identity import Actor, guard_against_end
+from crewhall.notices import notify
 from crewhall.stop import Stop
 from crewhall.store.transaction import Look, QueuedStatement, Row, Rows, Tx, Work
 from crewhall.tool import State, StateT, Tool
@@ -154,6 +157,11 @@ class Call:
             tx.guard(proof.name, self._take_proof, **proof.params)
         return tx
 
+    def speak_no_more_for(self, tx: Tx, agent_id: str) -> None:
+        """The agent leaves: no bridge speaks for it any more."""
+        tx.run("bridges_forget_agent", agent_id=agent_id)
+        self._is_bound_anew = True
+
     @property
     def settings(self) -> Settings:
         return self.hub.settings
@@ -204,12 +212,26 @@ class Call:
         work = Work(self.author, self.tool.name, now, self.log_row, self._before_commit)
         with self._rebinding(), self.hub.store.write(work) as tx:
             guard_against_end(self._with_notices(self._guard(tx)), self.actor)
+            self._watch_name(tx)
             yield tx
         self.in_log = True
 
+    def _watch_name(self, tx: Tx) -> None:
+        """Whoever writes as an agent that is known to be somebody else does not do so unnoticed."""
+        if self.named is not None and self.named != self.agent_id:
+            bridge = self.origin.bridge or ""
+            tx.guard("agent_spoken_for", partial(self._tell_named, tx), agent_id=self.named, bridge=bridge)
+
+    def _tell_named(self, tx: Tx, found: Rows) -> None:
+        if found.rows and self.named is not None:
+            by = self.agent_id or self.origin.bridge or "a local client"
+            tx.event("agent.spoken_for", self.named, data=json.dumps({"by": by, "tool": self.tool.name}))
+            text = f"{by} called {self.tool.name} as you. If that is not your doing, tell the operator (message_send)."
+            notify(tx, [self.named], "named", self.named, text, self.now)
+
     @contextmanager
     def _rebinding(self) -> Iterator[None]:
-        """Whatever becomes of the block: if it was to bind the bridge to an agent, its rows are read again."""
+        """Whatever becomes of the block: if it was to change for whom the bridge speaks, its rows are read again."""
         try:
             yield
         finally:
@@ -241,7 +263,7 @@ class Call:
     def saw(self, agent_id: str) -> None:
         """A client without a token writes for this agent, as it seems: a sign of its life."""
         if self.actor.proof == "local":
-            self.hub.presence.note_call(agent_id, None)
+            self.hub.presence.note_call(agent_id, None, self.now)
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Tell the client how far the call is; also a place where it may stop."""

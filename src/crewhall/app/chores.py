@@ -142,7 +142,7 @@ class Chores:
         self._ticked_at = self._hub.clock()  # what the chores themselves take is no gap
 
     def run_one(self, name: str) -> None:
-        """Run one chore now, in this thread, due or not and whichever hub holds it: for tests."""
+        """Run one chore now, in this thread, due or not and whichever hub holds it."""
         chore = next(one for one in self._chores if one.name == name)
         now = self._hub.clock()
         self._run(replace(chore, everywhere=True), Tick(self._hub, now, self._awake_since, Stop(chore.limit_seconds)))

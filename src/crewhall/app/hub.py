@@ -220,9 +220,9 @@ class Hub:
         By its token an agent is known to be behind the bridge. Whoever names one may be another, such as a coordinator.
         """
         if call.agent_id is not None:
-            self.presence.note_call(call.agent_id, call.origin.bridge)
-        if call.named not in (None, call.agent_id):
-            self.presence.note_call(call.named, None)
+            self.presence.note_call(call.agent_id, call.origin.bridge, call.now)
+        if call.named is not None and call.named != call.agent_id:
+            self.presence.note_call(call.named, None, call.now)
 
     def close(self) -> None:
         """Finish the call log and let go of the database; one that is stuck is left as it is."""

@@ -58,8 +58,8 @@ def test_a_claim_makes_the_agent_busy_and_leaves_the_tasks_status_alone(hub: Hub
     held = ("status", "claimed_by", "claim_epoch", "claimed_at", "lease_expires_at", "started_at")
     assert task_of(hub, work.task, *held) == ("pending", bob, 1, clock.now, clock.now + LEASE * 1000, None)
     assert agent_of(hub, bob, "status", "current_task_id") == ("busy", work.task)
-    assert events_about(hub, work.task) == [("task.claimed", "operator", None, None)]
-    assert events_about(hub, bob, "agent.updated") == [("agent.updated", "operator", "online", "busy")]
+    assert events_about(hub, work.task) == [("task.claimed", bob, None, None)]
+    assert events_about(hub, bob, "agent.updated") == [("agent.updated", bob, "online", "busy")]
     assert_claims_agree(database)
 
 
@@ -204,7 +204,7 @@ def test_the_first_claim_sets_a_ready_workflow_going_and_later_ones_do_not(hub: 
     workflow = ask(hub, "workflow_get", id=work.id)
     assert (workflow["status"], workflow["started_at"]) == ("in_progress", began)
     changes = events_about(hub, work.id, "workflow.updated")
-    assert changes == [("workflow.updated", "operator", "ready", "in_progress")]
+    assert changes == [("workflow.updated", bob, "ready", "in_progress")]
 
 
 def test_each_claim_has_a_higher_epoch_whoever_makes_it(hub: Hub, database: str) -> None:
@@ -293,7 +293,7 @@ def test_a_released_task_is_pending_again_wherever_it_was(hub: Hub) -> None:
             ask(hub, "task_update_status", id=task, status=step)
         ask(hub, "task_release", task_id=task, agent_id=bob)
         assert task_of(hub, task, "status") == "pending"
-        assert events_about(hub, task, "task.released") == [("task.released", "operator", status, "pending")]
+        assert events_about(hub, task, "task.released") == [("task.released", bob, status, "pending")]
 
 
 def test_planning_anew_keeps_the_claim(hub: Hub, database: str) -> None:

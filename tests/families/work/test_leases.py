@@ -246,7 +246,8 @@ def test_an_agent_busy_for_an_hour_behind_a_connected_bridge_keeps_its_task(
         hub.call("agent_heartbeat", {}, beating.actor, origin=through)
         ask(hub, "agent_heartbeat", origin=through, agent_id=told)
         claim(hub, works[told].task, told)
-        ask(hub, "task_claim", origin=through, task_id=works[named].task, agent_id=named)
+        claim(hub, works[named].task, named)
+        ask(hub, "message_count_unread", origin=through, agent_id=named)
         claim(hub, works[joined].task, joined)
         alone.call("task_claim", task_id=works[alone.id].task)
         pass_time(clock, size(900, 3600), hub, ticks=3)
@@ -305,15 +306,18 @@ def test_who_left_is_not_brought_back_by_the_bridge_it_came_by(hub: Hub, clock: 
         assert not events_about(hub, left, "agent.updated", "agent.expired")
 
 
-def test_an_agent_is_held_by_the_bridge_it_came_by_last(hub: Hub, clock: Clock) -> None:
+def test_an_agent_is_held_by_each_bridge_it_came_by_until_the_last_has_ended(hub: Hub, clock: Clock) -> None:
     ada = register_with_token(hub, "ada")
     with hub.presence.connection("br_1"):
-        for bridge in ("br_1", "br_2"):
-            hub.call("agent_list", {}, ada.actor, origin=Origin(bridge=bridge))
-            ada.call("agent_list")  # and by no bridge: that takes nothing away
-            pass_time(clock, TICK, hub)
-        pass_time(clock, LEASE + TICK, hub)
-        assert has_gone(hub, ada.id)
+        with hub.presence.connection("br_2"):
+            for bridge in ("br_1", "br_2"):
+                hub.call("agent_list", {}, ada.actor, origin=Origin(bridge=bridge))
+                ada.call("agent_list")  # and by no bridge: that takes nothing away
+                pass_time(clock, TICK, hub)
+        go_on(clock, 2 * LEASE, hub)
+        assert not has_gone(hub, ada.id)
+    pass_time(clock, LEASE + TICK, hub)
+    assert has_gone(hub, ada.id)
 
 
 def test_an_agent_that_has_only_a_token_is_here_from_its_first_call_on(hub: Hub, clock: Clock) -> None:

@@ -24,10 +24,11 @@ from crewhall.edges.mcp.line_transport import MOST_AT_ONCE, Conversation
 from crewhall.edges.mcp.server import McpEdge
 from crewhall.errors import Failure, Forbidden, InvalidInput
 from crewhall.identity import Credentials, Sender, new_id
-from crewhall.outside.processes import name_of
+from crewhall.outside.processes import is_dead, name_of
 
 log = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
+ENDING_SECONDS = 2.5  # in which a bridge that has closed its end is looked at; the chore finds it later
 LOOK_SECONDS = 1.0
 SPARE_BYTES = 64 * 1024
 HELLO_BYTES = 256 * 1024
@@ -50,6 +51,7 @@ class BridgeServer:
         self._server: asyncio.Server | None = None
         self._bridges: dict[asyncio.Task[None], BridgeConnection] = {}
         self._is_leaving = False
+        self._ending: set[asyncio.Task[None]] = set()
         self._trouble = ""
 
     @property
@@ -120,13 +122,29 @@ class BridgeServer:
                 if self._is_leaving:
                     connection.leave()
                 hub.bindings.forget(connection.bridge)  # it may come from another hub
-                with hub.presence.connection(connection.bridge):
+                with hub.presence.connection(connection.bridge, connection.process):
                     await connection.run()
         except (OSError, EOFError, asyncio.CancelledError):
             log.debug("a bridge went away")
         finally:
-            self._bridges.pop(task, None)
+            if self._bridges.pop(task, None) is not None and not self._is_leaving:
+                self._see_off(connection)
             writer.close()
+
+    def _see_off(self, connection: "BridgeConnection") -> None:
+        """If a bridge whose connection has ended is dead, the agents that it spoke for are gone: at once."""
+        ending = asyncio.create_task(self._look_after(connection))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
+    async def _look_after(self, connection: "BridgeConnection") -> None:
+        """A process that ends closes its socket some time before it is gone; one that lives may come again."""
+        hub, end = self.edge.dispatcher.hub, time.monotonic() + ENDING_SECONDS
+        while time.monotonic() < end and not self._is_leaving:
+            if connection.process is not None and await asyncio.to_thread(is_dead, connection.process):
+                await self.edge.dispatcher.thread(lambda: hub.chores.run_one("bridges"))
+                return
+            await asyncio.sleep(ENDING_SECONDS / 50)
 
     async def _greet(self, connection: "BridgeConnection") -> bool:
         """Whether the bridge may stay."""

@@ -31,7 +31,7 @@ def watch_instances(tick: Tick) -> None:
         if row["pid"] is None:
             alive += 1  # it is being started
         elif _is_alive(tick.settings, row):
-            tick.hub.presence.note_call(row["agent_id"], None)
+            tick.hub.presence.note_call(row["agent_id"], None, tick.now)
             alive += 1
         else:
             note_end(tick, row)

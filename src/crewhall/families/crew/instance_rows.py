@@ -74,6 +74,7 @@ def disconnect(tx: Tx, row: InstanceRow, how: str, until: int, at: int | None = 
     """The instance's process is gone, since `at` or now: its agent is offline, and keeps its tasks until a time."""
     ended_at = tx.now if at is None else min(at, tx.now)
     if tx.count("instance_ended", id=row["id"], how=how, at=ended_at, now=tx.now):
+        tx.run("bridges_forget_agent", agent_id=row["agent_id"])
         tx.run("agent_disconnected", id=row["agent_id"], until=until, now=tx.now)
         tx.event("instance.ended", row["id"], data=json.dumps({"how": how}))
 

@@ -94,12 +94,6 @@ UPDATE instance SET input_tokens = :input_tokens, output_tokens = :output_tokens
 -- The kinds of operations that are under way on an instance.
 SELECT kind FROM operation WHERE subject = :subject ORDER BY kind;
 
--- name: agent_disconnected
--- An agent's last process is gone: it is offline, and what it holds is free when the grace is over.
-UPDATE agent
-   SET status = 'offline', disconnected_since = :now, lease_until = :until, bridge = NULL, updated_at = :now
- WHERE id = :id AND has_left = 0;
-
 -- name: instance_message_insert
 -- A message for an instance's conversation.
 INSERT INTO instance_message (id, instance_id, sender, body, created_at) VALUES (:id, :instance_id, :sender, :body, :now);

@@ -33,6 +33,13 @@ class AgentPresence(TypedDict):
     last_heartbeat_at: int | None
 
 
+class AgentFound(AgentPresence):
+    """An agent that a hub has heard of, locked until commit."""
+
+    disconnected_since: int | None
+    holds_tasks: int
+
+
 class AgentLocked(AgentPresence):
     """The columns of an agent that change, locked until commit."""
 
@@ -49,6 +56,7 @@ class AgentLapsed(TypedDict):
     id: str
     name: str
     lease_until: int | None
+    disconnected_since: int | None
 
 
 class AgentRow(AgentPresence):

@@ -11,10 +11,9 @@ SELECT id, name, status, capabilities, current_task_id, last_heartbeat_at, lease
 
 -- name: agent_insert
 -- A new agent.
-INSERT INTO agent (id, name, runtime, role, type, status, capabilities, workspace_path, metadata, lease_until, bridge,
+INSERT INTO agent (id, name, runtime, role, type, status, capabilities, workspace_path, metadata, lease_until,
                    created_at, updated_at)
-VALUES (:id, :name, :runtime, :role, :type, :status, :capabilities, :workspace_path, :metadata, :until, :bridge,
-        :now, :now);
+VALUES (:id, :name, :runtime, :role, :type, :status, :capabilities, :workspace_path, :metadata, :until, :now, :now);
 
 -- name: agent_introduce
 -- An agent that was known by its token says who it is.
@@ -22,7 +21,7 @@ UPDATE agent
    SET runtime = :runtime,
        status = CASE WHEN EXISTS (SELECT 1 FROM task WHERE claimed_by = agent.id) THEN 'busy' ELSE 'online' END,
        last_heartbeat_at = NULL, lease_until = :until, disconnected_since = NULL,
-       has_left = 0, bridge = COALESCE(CAST(:bridge AS text), bridge), updated_at = :now,
+       has_left = 0, updated_at = :now,
        capabilities = COALESCE(CAST(:capabilities AS text), capabilities),
        workspace_path = COALESCE(CAST(:workspace_path AS text), workspace_path),
        metadata = COALESCE(CAST(:metadata AS text), metadata)
@@ -33,8 +32,7 @@ RETURNING id, name, status, role;
 -- An agent is alive.
 UPDATE agent
    SET last_heartbeat_at = :now, lease_until = :until, disconnected_since = NULL, has_left = 0, status = :status,
-       bridge = COALESCE(CAST(:bridge AS text), bridge), current_task_id = COALESCE(CAST(:task AS text), current_task_id),
-       updated_at = :now
+       current_task_id = COALESCE(CAST(:task AS text), current_task_id), updated_at = :now
  WHERE id = :id;
 
 -- name: agent_set
@@ -93,25 +91,35 @@ UPDATE agent
 -- An agent turns to another task, or to none.
 UPDATE agent SET status = :status, current_task_id = :task, updated_at = :now WHERE id = :id;
 
--- name: agent_bridge_set
--- An agent speaks through a bridge.
-UPDATE agent SET bridge = :bridge WHERE id = :id AND (bridge IS NULL OR bridge <> :bridge);
-
 -- name: agents_at_bridges
 -- Agents whose bridge is connected, and who are here.
-SELECT id FROM agent WHERE bridge IN {each:bridges} AND status <> 'offline' AND has_left = 0;
+SELECT DISTINCT agent.id
+  FROM bridge_agent JOIN agent ON agent.id = bridge_agent.agent_id
+ WHERE bridge_agent.bridge IN {each:bridges} AND agent.status <> 'offline' AND agent.has_left = 0;
+
+-- name: agents_without_bridge
+-- Agents for whom a bridge spoke that has ended, and no other does; those of instances are known by their own process.
+SELECT id, status
+  FROM agent
+ WHERE id IN {each:ids} AND has_left = 0
+   AND NOT EXISTS (SELECT 1 FROM bridge_agent WHERE bridge_agent.agent_id = agent.id)
+   AND NOT EXISTS (SELECT 1 FROM instance WHERE instance.agent_id = agent.id AND instance.ended_how IS NULL)
+ ORDER BY id {for_update};
+
+-- name: agent_disconnected
+-- An agent's last process is gone: it is offline, and what it holds is free when the grace is over.
+UPDATE agent
+   SET status = 'offline', disconnected_since = :now, lease_until = :until, updated_at = :now
+ WHERE id = :id AND has_left = 0;
 
 -- name: agents_lock
 -- Agents that have not left and whose instance, if they are one, has not ended; locked in the order of their ids.
-SELECT id, status, last_heartbeat_at
+SELECT id, status, last_heartbeat_at, disconnected_since,
+       CASE WHEN EXISTS (SELECT 1 FROM task WHERE task.claimed_by = agent.id) THEN 1 ELSE 0 END AS holds_tasks
   FROM agent
  WHERE id IN {each:ids} AND has_left = 0
    AND NOT EXISTS (SELECT 1 FROM instance WHERE instance.agent_id = agent.id AND instance.ended_how IS NOT NULL)
  ORDER BY id {for_update};
-
--- name: agent_bridge_forget
--- An agent is no longer kept by the bridge that it spoke through.
-UPDATE agent SET bridge = NULL WHERE id = :id;
 
 -- name: agent_here
 -- An agent is here until a time at least.
@@ -121,13 +129,15 @@ UPDATE agent
  WHERE id = :id;
 
 -- name: agents_lapsed
--- Agents whose lease is over, and over for a whole lease since the asking hub is awake, or who are gone and hold a task.
-SELECT id, name, lease_until
+-- Agents whose lease is over, and over for a whole lease since the asking hub is awake, or who are gone and hold a task:
+-- of those whose process has ended for the whole grace.
+SELECT id, name, lease_until, disconnected_since
   FROM agent
  WHERE status <> 'offline' AND lease_until < :now
    AND CAST(:awake AS bigint) + CASE WHEN last_heartbeat_at IS NULL THEN CAST(:lease AS bigint) ELSE :beats END < :now
  UNION
-SELECT agent.id, agent.name, agent.lease_until
+SELECT agent.id, agent.name, agent.lease_until, agent.disconnected_since
   FROM task JOIN agent ON agent.id = task.claimed_by
  WHERE task.claimed_by IS NOT NULL AND agent.status = 'offline' AND agent.lease_until < :now
+   AND (agent.disconnected_since IS NULL OR CAST(:awake AS bigint) + CAST(:grace AS bigint) < :now)
  ORDER BY lease_until LIMIT :limit;

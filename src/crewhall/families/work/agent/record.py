@@ -17,6 +17,6 @@ def insert_agent(
     agent_id = new_id("ag")
     fields = fields | {"capabilities": fields["capabilities"] or "[]", "metadata": fields["metadata"] or "{}"}
     until = None if status == "offline" else call.now + lease_ms(call.settings, beats=False)
-    here = {"status": status, "until": until, "bridge": None if until is None else call.origin.bridge}
+    here = {"status": status, "until": until}
     tx.run("agent_insert", id=agent_id, role=role, type=agent_type, now=call.now, **here, **fields)
     return {"id": agent_id, "name": fields["name"], "status": status, "role": role}

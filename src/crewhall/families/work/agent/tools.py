@@ -66,8 +66,10 @@ def agent_register(
     with call.begin() as tx:
         if call.actor.kind == "agent":
             before = get_locked(tx, "agent", call.actor.id)
-            here = {"until": call.now + lease_ms(call.settings, beats=False), "bridge": call.origin.bridge}
-            row: AgentIntroduced | None = tx.one("agent_introduce", id=call.actor.id, now=call.now, **here, **fields)
+            until = call.now + lease_ms(call.settings, beats=False)
+            row: AgentIntroduced | None = tx.one(
+                "agent_introduce", id=call.actor.id, now=call.now, until=until, **fields
+            )
             assert row is not None
             tx.event("agent.registered", row["id"], before=before["status"], after=row["status"])
         else:
@@ -89,15 +91,8 @@ def agent_heartbeat(
             get(tx, "task", current_task_id)
         before = get_locked(tx, "agent", agent_id)
         after = status_after_beat(before["status"], status)
-        tx.run(
-            "agent_beat",
-            id=agent_id,
-            status=after,
-            task=current_task_id,
-            until=until,
-            bridge=call.origin.bridge,
-            now=call.now,
-        )
+        tx.run("agent_beat", id=agent_id, status=after, task=current_task_id, until=until, now=call.now)
+        call.speak_for(tx, agent_id)
         if after != before["status"]:
             tx.event("agent.updated", agent_id, before=before["status"], after=after)
     return Heartbeat(success=True, next_heartbeat_ms=int(call.settings["agent.heartbeat"] * 1000))
@@ -180,6 +175,7 @@ def _leave(call: Call, tx: Tx, agent_id: str, workspace_path: str | None = None,
     before = put_all_back(tx, agent_id, "released", call.now, reason)
     fields = {"workspace_path": workspace_path, "metadata": metadata}
     tx.run("reservations_drop", agent_id=agent_id)
+    call.speak_no_more_for(tx, agent_id)
     tx.run("agent_set", id=agent_id, status="offline", task=None, until=call.now, has_left=1, now=call.now, **fields)
     if before["status"] != "offline":
         tx.event("agent.unregistered", agent_id, before=before["status"], after="offline")
@@ -258,6 +254,6 @@ def agent_token_revoke(call: Call, agent_id: AgentId) -> TokensRevoked:
         get_locked(tx, "agent", agent_id)
         revoked = tx.count("tokens_revoke", agent_id=agent_id, now=call.now)
         if revoked:
-            tx.run("agent_bridge_forget", id=agent_id)
+            tx.run("bridges_forget_agent", agent_id=agent_id)
             tx.event("agent.token_revoked", agent_id)
     return TokensRevoked(agent_id=agent_id, revoked=revoked)

@@ -1,16 +1,21 @@
 """Chores of claims: agents that are here keep their leases, those that are gone lose them."""
 
 import json
+from collections.abc import Iterable, Mapping
 
 from crewhall.app import Tick
+from crewhall.app.chore_leases import machine
 from crewhall.errors import Unavailable
-from crewhall.families.work.agent.model import AgentLapsed, AgentPresence
-from crewhall.families.work.claim.leases import lease_ms, lock_with_tasks, log, put_back
+from crewhall.families.work.agent.model import AgentFound, AgentLapsed
+from crewhall.families.work.claim.leases import grace_ms, lease_ms, lock_with_tasks, log, put_back
 from crewhall.families.work.family import work
 from crewhall.outages import log_failure
+from crewhall.outside.processes import is_dead
+from crewhall.presence import Seen
 from crewhall.store.transaction import Tx
 
 EXPIRED_AT_ONCE = 50  # agents in one tick
+MOST_OF_BRIDGE = 10_000  # agents that one bridge can have registered
 
 
 @work.chore("presence", everywhere=True)
@@ -20,19 +25,69 @@ def note_presence(tick: Tick) -> None:
         if not seen and not bridges:
             return
         with tick.begin() as tx:
-            here = {row["id"] for row in tx.all("agents_at_bridges", bridges=json.dumps(bridges))} | set(seen)
-            for agent in tx.all("agents_lock", ids=json.dumps(sorted(here))):
-                if seen.get(agent["id"]) is not None:
-                    tx.run("agent_bridge_set", id=agent["id"], bridge=seen[agent["id"]])
+            here = {row["id"] for row in tx.all("agents_at_bridges", bridges=json.dumps(list(bridges)))}
+            found = tx.all("agents_lock", ids=json.dumps(sorted(here | set(seen))))
+            agents = [agent for agent in found if agent["id"] in here or is_back(agent, seen[agent["id"]].at)]
+            for agent in agents:
                 _keep_here(tick, tx, agent)
+            _note_bridges(tick, tx, seen, [agent["id"] for agent in agents], bridges)
 
 
-def _keep_here(tick: Tick, tx: Tx, agent: AgentPresence) -> None:
+def is_back(agent: AgentFound, called_at: int) -> bool:
+    """Whether a call is a sign of life, and not the last one of a process that has ended since."""
+    return agent["disconnected_since"] is None or called_at > agent["disconnected_since"]
+
+
+def _note_bridges(
+    tick: Tick, tx: Tx, seen: Mapping[str, Seen], agents: Iterable[str], bridges: Mapping[str, str]
+) -> None:
+    """Note which of the connected bridges agents spoke through."""
+    where = {"machine": machine(tick.settings.node), "now": tick.now}
+    spoken = [(agent_id, seen[agent_id].bridge) for agent_id in agents if agent_id in seen]
+    rows = [
+        {"bridge": bridge, "agent_id": agent_id, "process": bridges[bridge], **where}
+        for agent_id, bridge in spoken
+        if bridge is not None and bridge in bridges
+    ]
+    tx.many("bridge_agent_put", rows)
+
+
+def _keep_here(tick: Tick, tx: Tx, agent: AgentFound) -> None:
     until = tick.now + lease_ms(tick.settings, beats=agent["last_heartbeat_at"] is not None)
-    back = "online" if agent["status"] == "offline" else agent["status"]
+    back = agent["status"]
+    if back == "offline":
+        back = "busy" if agent["holds_tasks"] else "online"
     tx.run("agent_here", id=agent["id"], until=until, status=back)
     if back != agent["status"]:
         tx.event("agent.updated", agent["id"], before=agent["status"], after=back)
+
+
+@work.chore("bridges", everywhere=True)
+def end_bridges(tick: Tick) -> None:
+    """Agents whose last bridge has ended are gone, and keep what they hold for the grace.
+
+    A bridge that is not connected here may be with another hub, or between two: it has ended when its process is dead.
+    """
+    own, connected = machine(tick.settings.node), tick.hub.presence.bridges()
+    with tick.look() as look:
+        rows = look.all("bridges_of_machine", machine=own)
+    for row in rows:
+        if row["bridge"] not in connected and is_dead(row["process"]):
+            _end_bridge(tick, row["bridge"])
+
+
+def _end_bridge(tick: Tick, bridge: str) -> None:
+    until = tick.now + grace_ms(tick.settings)
+    with tick.begin() as tx:
+        spoken_for = [row["id"] for row in tx.all("bridge_agents", bridge=bridge, limit=MOST_OF_BRIDGE)]
+        tx.run("bridge_forget", bridge=bridge)
+        gone = tx.all("agents_without_bridge", ids=json.dumps(spoken_for))
+        for agent in gone:
+            tx.run("agent_disconnected", id=agent["id"], until=until, now=tick.now)
+            if agent["status"] != "offline":
+                tx.event("agent.disconnected", agent["id"], before=agent["status"], after="offline")
+    for agent in gone:
+        tick.hub.presence.forget(agent["id"])
 
 
 @work.chore("leases")
@@ -42,6 +97,7 @@ def expire_leases(tick: Tick) -> None:
     A hub that was away itself, or has just started, could not have heard them: it waits for one whole lease first.
     """
     spans = {"beats": lease_ms(tick.settings, beats=True), "lease": lease_ms(tick.settings, beats=False)}
+    spans["grace"] = grace_ms(tick.settings)
     with tick.look() as look:
         lapsed = look.all("agents_lapsed", now=tick.now, awake=tick.awake_since, limit=EXPIRED_AT_ONCE, **spans)
     for agent in lapsed:
@@ -55,7 +111,8 @@ def expire_leases(tick: Tick) -> None:
 
 
 def _expire(tx: Tx, lapsed: AgentLapsed, now: int) -> None:
-    reason = f"{lapsed['name']} ({lapsed['id']}) went quiet while it held this task; what it noted is kept."
+    how = "went quiet" if lapsed["disconnected_since"] is None else "ended"
+    reason = f"{lapsed['name']} ({lapsed['id']}) {how} while it held this task; what it noted is kept."
     agent, tasks = lock_with_tasks(tx, lapsed["id"])
     if agent["lease_until"] is None or agent["lease_until"] >= now:
         return  # it is back

@@ -41,6 +41,11 @@ def lease_ms(settings: Settings, *, beats: bool) -> int:
     return int(settings["agent.lease"] * 1000)
 
 
+def grace_ms(settings: Settings) -> int:
+    """How long an agent whose process has ended keeps what it holds; never longer than one that is merely silent."""
+    return int(min(settings["agent.grace"], settings["agent.lease"]) * 1000)
+
+
 def lease_from(call: Call, agent: AgentPresence) -> int:
     """The lease of an agent that gives a sign of life now."""
     return call.now + lease_ms(call.settings, beats=agent["last_heartbeat_at"] is not None)
