@@ -278,7 +278,9 @@ def test_a_bridges_directory_and_variables_count_for_its_own_calls_alone(
     assert other.call("lab_origin")["variables"] == {}
     one.close()
     other.close()
-    assert "ghp_mine" not in repr(Origin("/", None, {"GITHUB_TOKEN": "ghp_mine"})) + "".join(capfd.readouterr())
+    assert "ghp_mine" not in repr(Origin("/", None, variables={"GITHUB_TOKEN": "ghp_mine"})) + "".join(
+        capfd.readouterr()
+    )
     assert not [path for path in home.rglob("*") if path.is_file() and b"ghp_mine" in path.read_bytes()]
 
 

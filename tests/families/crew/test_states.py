@@ -16,6 +16,7 @@ from crewhall.families.crew.run_directory import RunDirectory
 from crewhall.identity import Actor
 from tests.conftest import eventually
 from tests.families.crew.conftest import Site
+from tests.families.work.claims import pass_time
 from tests.families.work.workflows import plan_workflow, task
 
 pytestmark = pytest.mark.slow
@@ -104,14 +105,12 @@ def test_a_killed_terminal_server_ends_all_and_their_tasks_wait_for_the_grace(si
     wait_for_state(site, name, "alive")
     kill_server(site)
     wait_for_state(site, name, "ended")
-    site.hub.chores.run_one("instances")
+    site.hub.chores.run_due()
     gone = site.call("agent_get", id=agent)
     assert gone["status"] == "offline" and gone["disconnected_since"] == site.clock.now
-    site.clock.advance(119)
-    site.hub.chores.run_due()
+    pass_time(site.clock, 119, site.hub)
     assert site.call("task_get", id=held)["claimed_by"] == agent
-    site.clock.advance(2)
-    site.hub.chores.run_due()
+    pass_time(site.clock, 2, site.hub)
     assert site.call("task_get", id=held)["claimed_by"] is None
     kinds = [one["type"] for one in site.call("checkpoint_list", task_id=held)["checkpoints"]]
     assert "recovery" in kinds

@@ -371,10 +371,9 @@ def overlap(url: str, table: str, first: str, second: str, step: Step) -> None:
 
 def test_noting_who_is_here_takes_agents_in_the_order_of_their_ids(wide: Hub, postgres_url: str) -> None:
     first, second = sorted(register_agent(wide, name, Origin(bridge="br_1")) for name in ("one", "two"))
-    with wide.presence.connection("br_1"):
-        with wide.presence.connection("br_2"):
-            wide.presence.note_call(second, "br_2", wide.clock())
-            overlap(postgres_url, "agent", first, second, wide.chores.run_due)
+    with wide.presence.connection("br_1"), wide.presence.connection("br_2"):
+        wide.presence.note_call(second, "br_2", wide.clock())
+        overlap(postgres_url, "agent", first, second, wide.chores.run_due)
     found = rows(postgres_url, f"SELECT bridge FROM bridge_agent WHERE agent_id = '{second}' ORDER BY bridge")
     assert [row["bridge"] for row in found] == ["br_1", "br_2"]
 
