@@ -100,6 +100,13 @@ def test_a_write_is_seen_by_another_store_with_its_event_and_its_call(
     assert events == [{"seq": 1, "before_status": "none", "after_status": "v", "git_commit": "c0ffee", **told}]
 
 
+def test_a_check_may_write_before_what_was_asked_ahead_is_read(store: Store) -> None:
+    with store.write(work()) as tx:
+        tx.guard("calls", lambda _: tx.run("hall_set", key="k", value="v"))
+        tx.ahead("hall_get", key="k")
+        assert tx.value("hall_get", key="k") == "v"
+
+
 @pytest.mark.parametrize("where", ["block", "statement", "log", "before_commit"])
 def test_a_write_that_raises_leaves_no_row_no_event_and_no_call(store: Store, where: str) -> None:
     def stop(*_: Any) -> Any:

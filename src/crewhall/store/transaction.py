@@ -195,9 +195,9 @@ class Tx:
         if self._early and (key := _key(name, params)) in self._early:
             if self._early[key] is None:
                 self._send()
-            early = self._early.pop(key)
-            assert early is not None
-            return early
+            early = self._early.pop(key, None)
+            if early is not None:  # else a check that came before it has changed something
+                return early
         return self._send(QueuedStatement(name, params))
 
     def _send(self, *steps: QueuedStatement) -> Rows:
