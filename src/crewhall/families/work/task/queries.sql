@@ -184,9 +184,11 @@ UPDATE task SET waits_for = waits_for - 1
 -- When a sequence and all below it is finished, tasks up to the next open one that depend on nothing wait no more.
 UPDATE task SET waits_for = 0
  WHERE workflow_id = :workflow_id AND waits_for > 0 AND dependency_count = 0
-   AND sequence <= (SELECT min(open.sequence) FROM task AS open
-                     WHERE open.workflow_id = :workflow_id AND open.status NOT IN ('completed', 'skipped')
-                    HAVING min(open.sequence) > :sequence);
+   AND sequence <= (SELECT lowest.sequence
+                      FROM (SELECT open.sequence FROM task AS open
+                             WHERE open.workflow_id = :workflow_id AND open.status NOT IN ('completed', 'skipped')
+                             ORDER BY open.sequence LIMIT 1) AS lowest
+                     WHERE lowest.sequence > :sequence);
 
 -- name: task_plan_set
 -- A task's plan, and its context.
