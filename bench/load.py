@@ -30,14 +30,24 @@ def _post(port: int, path: str, body: bytes, more: dict[str, str], token: str | 
     return "\r\n".join([f"POST {path} HTTP/1.1", *(f"{k}: {v}" for k, v in headers.items()), "", ""]).encode() + body
 
 
+async def _body(reader: asyncio.StreamReader, head: bytes) -> bytes:
+    """A response's body; one that took its time comes as a stream of events, in chunks."""
+    if b"transfer-encoding: chunked" not in head:
+        return await reader.readexactly(int(head.partition(b"content-length:")[2].split(b"\r\n")[0]))
+    chunks = []
+    while size := int(await reader.readuntil(b"\r\n"), 16):
+        chunks.append((await reader.readexactly(size + 2))[:-2])
+    await reader.readexactly(2)
+    return b"".join(chunks)
+
+
 async def _connection(port: int, request: bytes, count: int, times: list[float]) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for _ in range(count):
         began = time.perf_counter()
         writer.write(request)
         head = await reader.readuntil(b"\r\n\r\n")
-        length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
-        body = await reader.readexactly(length)
+        body = await _body(reader, head.lower())
         times.append(time.perf_counter() - began)
         if b" 200 " not in head[:20] or b'"isError":true' in body:
             raise RuntimeError(f"refused: {head!r} {body[:500]!r}")

@@ -66,18 +66,10 @@ class Flow:
         """So many checkpoints, past the door: only reading them is measured."""
         with self.hub.own_work() as tx:
             for number in range(checkpoints):
-                tx.run(
-                    "checkpoint_insert",
-                    id=new_id("cp"),
-                    task_id=self.task,
-                    sequence=tx.value("checkpoint_number", id=self.task, now=self.hub.clock()),
-                    type="progress",
-                    summary=NOTE.format(number),
-                    detail=None,
-                    files_changed='["src/parser.py"]',
-                    agent_id=None,
-                    now=self.hub.clock(),
-                )
+                told = {"type": "progress", "summary": NOTE.format(number), "files_changed": '["src/parser.py"]'}
+                place = {"id": new_id("cp"), "task_id": self.task, "sequence": number + 1}
+                tx.run("checkpoint_insert", detail=None, agent_id=None, now=self.hub.clock(), **place, **told)
+            tx.run("checkpoint_count", id=self.task, sequence=checkpoints, now=self.hub.clock())
 
     def probes(self) -> dict[str, Callable[[], Any]]:
         asked = {"task_id": self.task, "max_tokens": TOKENS}
