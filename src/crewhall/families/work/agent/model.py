@@ -96,7 +96,7 @@ class Agent(Result):
     metadata: dict[str, Any] | None = Field(description="Null when it is too large for this answer; see left_out.")
     last_heartbeat_at: int | None
     lease_expires_at: int | None = Field(description="When it counts as gone unless it calls or beats before.")
-    connection: Connection | None = Field(description="disconnected once its last process ended; null when unknown.")
+    connection: Connection | None = Field(description="disconnected once its last process has ended; else null.")
     disconnected_since: int | None
     created_at: int
     updated_at: int
