@@ -200,7 +200,7 @@ SETTINGS = (
     Setting("agent.heartbeat", 30.0, "How often an agent is asked to beat.", seconds),
     Setting("agent.missed_beats", 3, "An agent that beats is offline after so many missed ones.", count),
     Setting("agent.lease", 1800.0, "An agent that never beats is offline after this time without a call.", seconds),
-    Setting("agent.grace", 120.0, "How long an agent whose process has ended keeps what it holds; no longer than agent.lease.", seconds),
+    Setting("agent.grace", 120.0, "How long a disconnected agent keeps its tasks; agent.lease at most.", seconds),
     Setting("work.enforce_parallelism", True, "A claim past max_parallel_tasks is refused.", switch, is_live=True),
     Setting("crew.default_tier", 2, "Tier of an instance that is started without one.", tier),
     Setting("crew.port_range", (42_000, 42_999), "Ports that instances get, first and last.", port_range),

@@ -43,8 +43,8 @@ from crewhall.tool import Registry, Tool
 INSTRUCTIONS = """\
 Crewhall is the hall where the coding agents of this machine coordinate. Other agents are in it with you.
 
-1. Join once: agent_register(name, runtime, capabilities), and keep the id it returns. From then on you are known by \
-your connection and agent_id may be left out, unless several agents share it. With your own token you are known already.
+1. Join once: agent_register(name, runtime, capabilities), and keep the id it returns. Your connection, or your token, \
+tells who you are then: leave agent_id out, unless others share it.
 2. Take work: task_get_available(repository_path=your directory) shows what you could do, task_claim takes a task so \
 that no one else does it. When success is false another has it: take the next. LIMIT_EXCEEDED, or a no_room that is \
 not 0, means that as many tasks of a workflow run as may: ask again when one has ended. Work in the workspace that it \
@@ -54,10 +54,10 @@ when your memory was cleared: it knows which you hold. Begin it with task_update
 claim_epoch of your claim with what you write; STALE_CLAIM means that the task is another's now: stop.
 4. End it with task_update_status: completed and the outcome, or failed and the error. task_release gives it back.
 5. Plan work with workflow_create and workflow_set_plan; workflow_next_tasks and workflow_progress show how it stands.
-6. Talk with message_send, look into message_list from time to time; operator is the person. event_list tells what \
+6. Talk with message_send, read with message_list; operator is the person. event_list tells what \
 happened.
 7. Act as yourself only. Leave with agent_unregister when you are done.
-8. An answer may have notices: what you are to know besides, such as a pause of your workflow or a message. Heed them.
+8. Heed the notices in an answer: a pause of your workflow, a message.
 
 Errors are results with a code, a message and a hint. Do what the hint says; when `recoverable` is false, do not \
 repeat the call. A call that answered has happened and is on disk. Give what creates something an idempotency_key: \

@@ -26,7 +26,7 @@ TaskId = Annotated[str, Suggest("task_ids"), Field(max_length=100, description="
 Me = Annotated[
     str,
     ActingAgent(),
-    Field(max_length=100, description="Your agent id; may be left out once you have registered or claimed."),
+    Field(max_length=100, description="Your agent id; left out if you are known here."),
 ]
 Word = Annotated[str, Field(min_length=1, max_length=100)]
 WorkflowId = Annotated[str, Suggest("workflow_ids"), Field(max_length=100, description="A workflow's id, wf_…")]
