@@ -7,12 +7,16 @@ VALUES (:id, :agent_id, :kind, :subject, :text, :now, :expires_at);
 -- What is no longer so is not told any more.
 DELETE FROM notice WHERE subject IN {each:subjects} AND kind = :kind;
 
+-- name: notice_waiting
+-- Whether anything waits for an agent: most of the time nothing does, and that is told soonest.
+SELECT 1 AS waits FROM notice WHERE agent_id = :agent_id LIMIT 1;
+
 -- name: notices_open
 -- What an agent is to be told, the oldest first.
 SELECT id, teller, telling_until
   FROM notice
  WHERE agent_id = :agent_id AND (expires_at IS NULL OR expires_at > :now)
- ORDER BY created_at, id LIMIT :limit;
+ ORDER BY created_at LIMIT :limit;
 
 -- name: notices_take
 -- This hub tells them, unless another has taken them just now.

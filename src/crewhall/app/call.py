@@ -106,9 +106,12 @@ class Call:
         return {"notices": [row["text"] for row in rows]} if rows else {}
 
     def _ask_notices(self) -> list[Row]:
+        store, agent_id = self.hub.store, self.agent_id
+        assert agent_id is not None
         try:
-            assert self.agent_id is not None
-            return self.hub.store.ask([self.hub.teller.query(self.agent_id, self.hub.clock())])[0].rows
+            if store.is_local and store.one("notice_waiting", agent_id=agent_id) is None:
+                return []
+            return store.ask([self.hub.teller.query(agent_id, self.hub.clock())])[0].rows
         except Failure:
             return []  # they wait
 
