@@ -14,9 +14,10 @@ SELECT agent.name
         OR EXISTS (SELECT 1 FROM token WHERE token.agent_id = agent.id AND token.kind = 'agent'
                                          AND token.revoked_at IS NULL));
 
--- name: bridges_of_machine
--- The bridges of a machine that speak for agents, and their processes.
-SELECT DISTINCT bridge, process FROM bridge_agent WHERE machine = :machine;
+-- name: bridges_of_node
+-- The bridges of a node that speak for agents, and their processes.
+SELECT DISTINCT bridge, machine, process
+  FROM bridge_agent WHERE substr(machine, 1, length(CAST(:node AS text)) + 1) = CAST(:node AS text) || '/';
 
 -- name: bridge_forget
 -- A bridge has ended.

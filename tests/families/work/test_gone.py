@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from crewhall.app import Hub, Origin
-from crewhall.outside.processes import name_of
+from crewhall.outside.processes import boot_id, name_of
 from tests.conftest import Agent, Clock
 from tests.families.work.claims import (
     agent_of,
@@ -167,6 +167,22 @@ def test_a_bridge_of_another_machine_is_nobodys_to_judge(
     assert agent_of(awake, ada, "connection") is None
     elsewhere.chores.run_one("bridges")
     assert agent_of(awake, ada, "connection") == "disconnected"
+
+
+def test_a_node_that_was_started_again_has_none_of_its_old_processes(
+    awake: Hub, bridge: Callable[[str], Process], clock: Clock
+) -> None:
+    """A process with the same pid and start may live after a reboot. One in a container cannot be seen from here."""
+    agents = {}
+    for name, boot in (("before", "another-boot"), ("contained", boot_id())):
+        agents[name], _ = hold(awake, bridge(f"br_{name}"), name)
+        with awake.own_work() as tx:
+            tx.run("bridge_forget", bridge=f"br_{name}")
+            where = {"machine": f"{awake.settings.node}/{boot}/pid:[1]", "process": "1 1", "now": clock.now}
+            tx.run("bridge_agent_put", bridge=f"br_{name}", agent_id=agents[name], **where)
+    awake.chores.run_one("bridges")
+    found = {name: agent_of(awake, agent, "connection") for name, agent in agents.items()}
+    assert found == {"before": "disconnected", "contained": None}
 
 
 def test_a_silent_agent_is_never_missed_later_than_one_that_ended(

@@ -8,4 +8,3 @@ CREATE TABLE bridge_agent (
   PRIMARY KEY (bridge, agent_id)
 );
 CREATE INDEX bridge_agent_by_agent ON bridge_agent (agent_id);
-CREATE INDEX bridge_agent_by_machine ON bridge_agent (machine);

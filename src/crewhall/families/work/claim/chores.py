@@ -68,12 +68,20 @@ def end_bridges(tick: Tick) -> None:
 
     A bridge that is not connected here may be with another hub, or between two: it has ended when its process is dead.
     """
-    own, connected = machine(tick.settings.node), tick.hub.presence.bridges()
+    node, connected = tick.settings.node.replace(" ", "_"), tick.hub.presence.bridges()
+    own = machine(node)
     with tick.look() as look:
-        rows = look.all("bridges_of_machine", machine=own)
+        rows = look.all("bridges_of_node", node=node)
     for row in rows:
-        if row["bridge"] not in connected and is_dead(row["process"]):
+        if row["bridge"] not in connected and _has_ended(row["machine"], row["process"], own):
             _end_bridge(tick, row["bridge"])
+
+
+def _has_ended(where: str, process: str, own: str) -> bool:
+    """Whether a bridge of this node has ended: its process is dead, or the node was started again since."""
+    if where == own:
+        return is_dead(process)
+    return where.rsplit("/", 2)[1] != own.rsplit("/", 2)[1]  # on the same boot it is in another container
 
 
 def _end_bridge(tick: Tick, bridge: str) -> None:
