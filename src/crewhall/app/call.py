@@ -79,6 +79,7 @@ class Call:
     def __post_init__(self) -> None:
         self._unproven = self.actor.unproven
         self._is_bound_anew = False
+        self._mentioned: list[str] = []
         self._notices: list[Row] | None = None  # that wait for the caller; None until they are asked for
 
     # Who calls
@@ -97,13 +98,23 @@ class Call:
 
     def tell(self) -> Row:
         """What the caller is to know besides, as a field of the answer; nothing for whoever merely names an agent."""
-        if self.told is None or self.agent_id is None:
+        if self.told is None:
             return {}
+        texts = [*self._mentioned, *self._take_texts(self.told)]
+        return {"notices": texts} if texts else {}
+
+    def mention(self, text: str) -> None:
+        """Let the caller know this besides, in the answer to this call alone."""
+        self._mentioned.append(text)
+
+    def _take_texts(self, told: list[str]) -> list[str]:
+        if self.agent_id is None:
+            return []
         if self._notices is None:
             self._notices = self._ask_notices()
         rows = self.hub.teller.take(self._notices, self.hub.clock()) if self._notices else []
-        self.told += [row["id"] for row in rows]
-        return {"notices": [row["text"] for row in rows]} if rows else {}
+        told += [row["id"] for row in rows]
+        return [row["text"] for row in rows]
 
     def _ask_notices(self) -> list[Row]:
         store, agent_id = self.hub.store, self.agent_id
