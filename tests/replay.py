@@ -32,7 +32,7 @@ TABLES = {
         "workflow",
         "id",
         "name status status_reason halted_by repository_path max_parallel_tasks reviewer created_at "
-        "started_at finished_at",
+        "started_at finished_at archived_at",
     ),
     "task": Table(
         "task",
@@ -42,7 +42,9 @@ TABLES = {
     ),
     "dependency": Table("task_dependency", "task_id || '/' || depends_on_id"),
     "claim": Table("claim", "task_id || '/' || CAST(epoch AS text)", "agent_id claimed_at ended_at ended_how"),
-    "agent": Table("agent", "id", "name runtime role type status current_task_id disconnected_since created_at"),
+    "agent": Table(
+        "agent", "id", "name runtime role type status current_task_id disconnected_since archived_at created_at"
+    ),
     "instance": Table(
         "instance",
         "id",

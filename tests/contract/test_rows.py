@@ -16,7 +16,15 @@ from crewhall.app import Hub
 from crewhall.families.crew.model import InstanceMessageRow, InstanceRow
 from crewhall.families.pulls.pull_rows import StoredPull
 from crewhall.families.review.model import FeedbackRow, IssueRow, ItemRow, MentionRow, RoundRow, TaskUnderReview
-from crewhall.families.work.agent.model import AgentFound, AgentIntroduced, AgentLapsed, AgentLocked, AgentRow
+from crewhall.families.work.agent.model import (
+    AgentFound,
+    AgentIntroduced,
+    AgentLapsed,
+    AgentLocked,
+    AgentNamed,
+    AgentPresence,
+    AgentRow,
+)
 from crewhall.families.work.checkpoint.model import CheckpointRow
 from crewhall.families.work.claim.model import ClaimRow
 from crewhall.families.work.message.model import MessageRow
@@ -104,7 +112,9 @@ ROWS = [
     Held(OperationRow, "operation", ("operations_take",)),
     Held(StoredPull, "pull", ("pull_get",)),
     Held(AgentFound, "agent", ("agents_lock",), {"holds_tasks": int}),
+    Held(AgentPresence, "agent", ("names_doubled",)),
     Held(AgentLocked, "agent", ("agent_lock",)),
+    Held(AgentNamed, "agent", ("agents_named",), {"is_reserved": int}),
     Held(AgentLapsed, "agent", ("agents_lapsed",)),
     Held(AgentRow, "agent", ("agent_get", "agents"), LEASE),
     Held(AgentIntroduced, "agent", ("agent_introduce",)),

@@ -42,7 +42,7 @@ RECORDED = {
         ("id",),
         _columns(
             "name status status_reason halted_by source_type source_ref repository_path max_parallel_tasks "
-            "auto_create_workspaces started_at finished_at created_at",
+            "auto_create_workspaces started_at finished_at archived_at created_at",
             reviewer="instance",
         ),
     ),
@@ -61,7 +61,9 @@ RECORDED = {
         "claim", ("task_id", "epoch"), _columns("agent_id claimed_at ended_at ended_how status_then"), ("task_id",)
     ),
     "agent": RecordedTable(
-        "agent", ("id",), _columns("name runtime role type status current_task_id disconnected_since created_at")
+        "agent",
+        ("id",),
+        _columns("name runtime role type status current_task_id disconnected_since archived_at created_at"),
     ),
     "instance": RecordedTable(
         "instance",

@@ -52,6 +52,7 @@ def test_an_agent_registers_with_the_seeds_fields(operator: Ask, clock: Clock) -
         "lease_expires_at": clock.now + 1_800_000,
         "connection": None,
         "disconnected_since": None,
+        "archived_at": None,
         "created_at": clock.now,
         "updated_at": clock.now,
         "left_out": None,

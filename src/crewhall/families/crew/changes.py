@@ -51,6 +51,9 @@ def begin_start(
     tx.run("hall_lock")
     taken = [one["id"] for one in tx.all("instance_ids_with", stem=f"{stem}-a")]
     instance_id = numbered_id(stem, [*taken, *names])
+    while tx.all("agents_named", names=json.dumps([instance_id]), now=tx.now):
+        taken.append(instance_id)
+        instance_id = numbered_id(stem, [*taken, *names])
     known = fields["runtime"] if fields["runtime"] in KNOWN_TO_AGENTS else "custom"
     path = worktree_path(fields["repository_path"], instance_id)
     own = {"name": instance_id, "runtime": known, "workspace_path": path, "metadata": None}

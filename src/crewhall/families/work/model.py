@@ -9,8 +9,9 @@ from crewhall.declaration import ActingAgent, Suggest
 from crewhall.tool import Result
 
 PATH_BYTES = 4096
+NAME_LETTERS = 200
 
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+Name = Annotated[str, Field(min_length=1, max_length=NAME_LETTERS)]
 
 
 def check_path_length(path: str) -> str:
@@ -35,6 +36,8 @@ Short = Annotated[str, Field(min_length=1, max_length=2_000)]
 Files = Annotated[list[Path], Field(max_length=500)]
 Words = Annotated[list[Word], Field(max_length=50)]
 Cargo = dict[str, Any]
+IncludeArchived = Annotated[bool, Field(description="Those that were put away too.")]
+Restore = Annotated[bool, Field(description="Put it back into the lists.")]
 PageCursor = Annotated[str, Field(min_length=1, max_length=200, description="next_cursor of the page before.")]
 
 

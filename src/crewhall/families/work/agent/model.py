@@ -29,8 +29,10 @@ class AgentPresence(TypedDict):
     """The columns of an agent that tell whether it is here."""
 
     id: str
+    name: str
     status: AgentStatus
     last_heartbeat_at: int | None
+    archived_at: int | None
 
 
 class AgentFound(AgentPresence):
@@ -43,7 +45,6 @@ class AgentFound(AgentPresence):
 class AgentLocked(AgentPresence):
     """The columns of an agent that change, locked until commit."""
 
-    name: str
     capabilities: str
     current_task_id: str | None
     lease_until: int | None
@@ -59,8 +60,16 @@ class AgentLapsed(TypedDict):
     disconnected_since: int | None
 
 
-class AgentRow(AgentPresence):
+class AgentNamed(TypedDict):
+    """An agent whose name no other may take; `is_reserved` where it is kept for it though it is away."""
+
+    id: str
     name: str
+    created_at: int
+    is_reserved: int
+
+
+class AgentRow(AgentPresence):
     runtime: Runtime
     role: Role
     type: AgentType | None
@@ -98,6 +107,7 @@ class Agent(Result):
     lease_expires_at: int | None = Field(description="When it counts as gone unless it calls or beats before.")
     connection: Connection | None = Field(description="disconnected once its last process has ended; else null.")
     disconnected_since: int | None
+    archived_at: int | None = Field(description="When it was put away; null unless it was.")
     created_at: int
     updated_at: int
     left_out: Cut | None

@@ -1,19 +1,20 @@
 -- name: agent_get
 -- An agent.
 SELECT id, name, runtime, role, type, status, capabilities, workspace_path, current_task_id, metadata,
-       last_heartbeat_at, lease_until AS lease_expires_at, disconnected_since, created_at, updated_at
+       last_heartbeat_at, lease_until AS lease_expires_at, disconnected_since, archived_at, created_at, updated_at
   FROM agent WHERE id = :id;
 
 -- name: agent_lock
 -- An agent's changing parts, held until commit.
-SELECT id, name, status, capabilities, current_task_id, last_heartbeat_at, lease_until, has_left
+SELECT id, name, status, capabilities, current_task_id, last_heartbeat_at, lease_until, has_left, archived_at
   FROM agent WHERE id = :id {for_update};
 
 -- name: agent_insert
 -- A new agent.
 INSERT INTO agent (id, name, runtime, role, type, status, capabilities, workspace_path, metadata, lease_until,
-                   created_at, updated_at)
-VALUES (:id, :name, :runtime, :role, :type, :status, :capabilities, :workspace_path, :metadata, :until, :now, :now);
+                   asked_name, created_at, updated_at)
+VALUES (:id, :name, :runtime, :role, :type, :status, :capabilities, :workspace_path, :metadata, :until, :asked_name,
+        :now, :now);
 
 -- name: agent_introduce
 -- An agent that was known by its token says who it is.
@@ -46,11 +47,12 @@ UPDATE agent
 -- name: agents
 -- A page of agents, the longest known first.
 SELECT id, name, runtime, role, type, status, capabilities, workspace_path, current_task_id, metadata,
-       last_heartbeat_at, lease_until AS lease_expires_at, disconnected_since, created_at, updated_at
+       last_heartbeat_at, lease_until AS lease_expires_at, disconnected_since, archived_at, created_at, updated_at
   FROM agent
  WHERE (CAST(:statuses AS text) IS NULL OR status IN {each:statuses})
    AND (CAST(:role AS text) IS NULL OR role = :role)
    AND (CAST(:runtime AS text) IS NULL OR runtime = :runtime)
+   AND (:include_archived = 1 OR archived_at IS NULL)
  ORDER BY created_at, id LIMIT :limit OFFSET :offset;
 
 -- name: agents_count
@@ -59,11 +61,65 @@ SELECT count(*) AS total
   FROM agent
  WHERE (CAST(:statuses AS text) IS NULL OR status IN {each:statuses})
    AND (CAST(:role AS text) IS NULL OR role = :role)
-   AND (CAST(:runtime AS text) IS NULL OR runtime = :runtime);
+   AND (CAST(:runtime AS text) IS NULL OR runtime = :runtime)
+   AND (:include_archived = 1 OR archived_at IS NULL);
 
 -- name: agent_named
--- The agent that has had this name the longest.
-SELECT id FROM agent WHERE name = :name ORDER BY created_at, id LIMIT 1;
+-- The agent that has had this name the longest, of those that are not put away.
+SELECT id FROM agent WHERE name = :name AND archived_at IS NULL ORDER BY created_at, id LIMIT 1;
+
+-- name: agents_named
+-- Agents with one of these names that no other may take: they are here, or within their grace, or the name is reserved
+-- for them by a token or an instance.
+SELECT id, name, created_at, is_reserved
+  FROM (SELECT id, name, created_at, status, disconnected_since, lease_until,
+               CASE WHEN EXISTS (SELECT 1 FROM token
+                                  WHERE token.agent_id = agent.id AND token.kind = 'agent' AND token.revoked_at IS NULL
+                                    AND (token.expires_at IS NULL OR token.expires_at > :now))
+                      OR EXISTS (SELECT 1 FROM instance
+                                  WHERE instance.agent_id = agent.id
+                                    AND instance.status NOT IN ('abandoned', 'pr_merged'))
+                    THEN 1 ELSE 0 END AS is_reserved
+          FROM agent WHERE name IN {each:names} AND archived_at IS NULL) AS named
+ WHERE is_reserved = 1 OR status <> 'offline' OR (disconnected_since IS NOT NULL AND lease_until > :now);
+
+-- name: names_doubled
+-- Agents that are here under a name that another has who is here or has a token, the newest first.
+SELECT id, name, status, last_heartbeat_at, archived_at
+  FROM agent
+ WHERE status <> 'offline'
+   AND EXISTS (SELECT 1 FROM agent AS other
+                WHERE other.name = agent.name AND other.id <> agent.id AND other.archived_at IS NULL
+                  AND (other.status <> 'offline'
+                       OR EXISTS (SELECT 1 FROM token
+                                   WHERE token.agent_id = other.id AND token.kind = 'agent'
+                                     AND token.revoked_at IS NULL)))
+ ORDER BY created_at DESC, id DESC LIMIT :limit;
+
+-- name: agent_asked
+-- The one of these agents that has a name, or else has asked for it.
+SELECT id FROM agent
+ WHERE id IN {each:ids} AND (name = :name OR asked_name = :name)
+ ORDER BY CASE WHEN name = :name THEN 0 ELSE 1 END, created_at, id LIMIT 1;
+
+-- name: agent_rename
+-- An agent has another name.
+UPDATE agent SET name = :name, updated_at = :now WHERE id = :id;
+
+-- name: agent_archived_set
+-- An agent is put away, or is back in the lists.
+UPDATE agent SET archived_at = :at, updated_at = :now WHERE id = :id;
+
+-- name: agent_holds
+-- Something that an agent holds: a task, or paths that it has reserved.
+SELECT 'task' AS kind, id AS what FROM task WHERE claimed_by = :agent_id
+ UNION ALL
+SELECT 'path' AS kind, path AS what FROM file_reservation WHERE agent_id = :agent_id AND expires_at > :now
+ LIMIT 1;
+
+-- name: instance_open_of
+-- The instance that an agent is, while it is not over.
+SELECT id, status FROM instance WHERE agent_id = :agent_id AND status NOT IN ('abandoned', 'pr_merged') LIMIT 1;
 
 -- name: instance_of
 -- The instance that an agent is.
@@ -73,7 +129,8 @@ SELECT id FROM instance WHERE agent_id = :agent_id LIMIT 1;
 -- Ids of the agents whose id or name begins so, the newest first, and how many there are in all.
 SELECT id AS value, count(*) OVER () AS total
   FROM agent
- WHERE substr(id, 1, length(CAST(:prefix AS text))) = :prefix OR substr(name, 1, length(:prefix)) = :prefix
+ WHERE (substr(id, 1, length(CAST(:prefix AS text))) = :prefix OR substr(name, 1, length(:prefix)) = :prefix)
+   AND archived_at IS NULL
  ORDER BY created_at DESC, id LIMIT :limit;
 
 -- name: agents_live_count
@@ -114,7 +171,7 @@ UPDATE agent
 
 -- name: agents_lock
 -- Agents that have not left and whose instance, if they are one, has not ended; locked in the order of their ids.
-SELECT id, status, last_heartbeat_at, disconnected_since,
+SELECT id, name, status, last_heartbeat_at, disconnected_since, archived_at,
        CASE WHEN EXISTS (SELECT 1 FROM task WHERE task.claimed_by = agent.id) THEN 1 ELSE 0 END AS holds_tasks
   FROM agent
  WHERE id IN {each:ids} AND has_left = 0

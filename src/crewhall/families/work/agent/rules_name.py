@@ -6,9 +6,12 @@ Names that no agent may take: those of the hall's own actors, and all that look 
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import count, islice
 
 from crewhall.errors import InvalidInput
+from crewhall.families.work.agent.model import AgentNamed
+from crewhall.families.work.model import NAME_LETTERS
 from crewhall.fence import UNSEEN
 
 RESERVED = ("operator", "hall")  # actors that are no agents
@@ -37,13 +40,46 @@ LETTERS = {ord(alike): letter for letter, all_alike in ALIKE.items() for alike i
 
 def refuse_reserved_name(name: str) -> None:
     """Raise InvalidInput for a name that reads like one of the hall's own actors, or like an id."""
+    seen = _reserved_in(name)
+    if seen is not None:
+        raise InvalidInput(
+            f"the name {name!a} reads like {seen}",
+            hint="Choose another name: operator and hall are the hall's own, and only the hall gives ids.",
+        )
+
+
+def _reserved_in(name: str) -> str | None:
+    """What of the hall's own a name reads like, in words."""
     for seen in skeletons(name):
         taken = next((word for word in RESERVED if _reads_like(seen, word)), None)
         if taken is not None or ID.fullmatch(seen):
-            raise InvalidInput(
-                f"the name {name!a} reads like {'an id' if taken is None else f'{taken!r}, which is reserved'}",
-                hint="Choose another name: operator and hall are the hall's own, and only the hall gives ids.",
-            )
+            return "an id" if taken is None else f"{taken!r}, which is reserved"
+    return None
+
+
+def names_like(name: str, first: int, number: int) -> list[str]:
+    """So many of name, name-2, name-3 …, from one of them on; each fits its limit and reads like nothing reserved."""
+    is_reserved = _reserved_in(name) is not None  # a name of an older hall
+    numbered = (f"{name[: NAME_LETTERS - len(end)]}{end}" for end in (f"-{number}" for number in count(2)))
+    names = [name] if first == 0 else []
+    free = (one for one in numbered if is_reserved or _reserved_in(one) is None)
+    return names + list(islice(free, max(first - 1, 0), first + number - 1))
+
+
+def must_yield(agent_id: str, named: Sequence[AgentNamed]) -> bool:
+    """Whether an agent leaves its name to another one of these, which all have it.
+
+    Who has no token yields to anyone; one of two with tokens yields to the older one.
+    """
+    own = next((row for row in named if row["id"] == agent_id), None)
+    others = [row for row in named if row["id"] != agent_id]
+    if own is None or not own["is_reserved"]:
+        return bool(others)
+    return any(row["is_reserved"] and _age(row) < _age(own) for row in others)
+
+
+def _age(row: AgentNamed) -> tuple[int, str]:
+    return row["created_at"], row["id"]
 
 
 def skeletons(name: str) -> Iterator[str]:

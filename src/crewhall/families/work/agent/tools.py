@@ -28,15 +28,16 @@ from crewhall.families.work.agent.model import (
     TokensRevoked,
     WorkspacePath,
 )
+from crewhall.families.work.agent.names import welcome
 from crewhall.families.work.agent.record import insert_agent
 from crewhall.families.work.agent.rules import METADATA_BYTES, status_after_beat
 from crewhall.families.work.agent.rules_name import refuse_reserved_name
 from crewhall.families.work.claim.leases import lease_from, lease_ms, put_all_back
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get, get_locked, hint_get_locked
-from crewhall.families.work.model import AgentId, Done, Me, Name, TaskId
+from crewhall.families.work.model import AgentId, Done, IncludeArchived, Me, Name, TaskId
 from crewhall.identity import make_token
-from crewhall.store.transaction import Tx
+from crewhall.store.transaction import Row, Tx
 from crewhall.tool import OPERATOR
 
 
@@ -64,19 +65,37 @@ def agent_register(
     if call.actor.kind != "agent":
         refuse_reserved_name(name)
     with call.begin() as tx:
-        if call.actor.kind == "agent":
-            before = get_locked(tx, "agent", call.actor.id)
-            until = call.now + lease_ms(call.settings, beats=False)
-            row: AgentIntroduced | None = tx.one(
-                "agent_introduce", id=call.actor.id, now=call.now, until=until, **fields
-            )
-            assert row is not None
-            tx.event("agent.registered", row["id"], before=before["status"], after=row["status"])
+        known = call.actor.id if call.actor.kind == "agent" else _known_by_bridge(call, tx, name)
+        if known is not None:
+            row = _introduce(call, tx, known, fields)
         else:
             row = insert_agent(call, tx, fields, role, None, "online")
             call.speak_for(tx, row["id"])
             tx.event("agent.registered", row["id"], after="online")
+    if row["name"] != name and call.actor.kind != "agent":
+        call.mention(f"You are called '{row['name']}': another agent has the name '{name}'. Your id is {row['id']}.")
     return AgentRegistered(**row | {"status": "online"})
+
+
+def _known_by_bridge(call: Call, tx: Tx, name: str) -> str | None:
+    """The agent that registered by this name through the caller's bridge before its memory was cleared."""
+    if call.actor.proof != "local" or call.origin.bridge is None:
+        return None
+    spoken_for = call.hub.bindings.agents(call.hub.store, call.origin.bridge)
+    found: str | None = tx.value("agent_asked", ids=json.dumps(list(spoken_for)), name=name) if spoken_for else None
+    return found
+
+
+def _introduce(call: Call, tx: Tx, agent_id: str, fields: Row) -> AgentIntroduced:
+    """An agent that the hall knows says who it is; its name and its role stay."""
+    before = get_locked(tx, "agent", agent_id)
+    if before["status"] == "offline":
+        welcome(tx, before, call.now)
+    until = call.now + lease_ms(call.settings, beats=False)
+    row: AgentIntroduced | None = tx.one("agent_introduce", id=agent_id, now=call.now, until=until, **fields)
+    assert row is not None
+    tx.event("agent.registered", row["id"], before=before["status"], after=row["status"])
+    return row
 
 
 @work.tool("agent_heartbeat", changes=True, idempotent=True, profiles=("worker", "coordinator", "reviewer", "standard"))
@@ -91,6 +110,8 @@ def agent_heartbeat(
             get(tx, "task", current_task_id)
         before = get_locked(tx, "agent", agent_id)
         after = status_after_beat(before["status"], status)
+        if before["status"] == "offline":
+            welcome(tx, before, call.now)
         tx.run("agent_beat", id=agent_id, status=after, task=current_task_id, until=until, now=call.now)
         call.speak_for(tx, agent_id)
         if after != before["status"]:
@@ -120,6 +141,8 @@ def agent_update(
             return Done(success=True)
         before = get_locked(tx, "agent", id)
         after = status or before["status"]
+        if before["status"] == "offline" and (after != "offline" or before["archived_at"] is not None):
+            welcome(tx, before, call.now)
         task = before["current_task_id"] if current_task_id is KEEP else current_task_id
         here: dict[str, int | None] = {"until": lease_from(call, before), "has_left": 0}
         if after == "offline":
@@ -148,11 +171,13 @@ def agent_list(
     status: AnyOf[AgentStatus] | None = None,
     role: Role | None = None,
     runtime: Runtime | None = None,
+    include_archived: IncludeArchived = False,
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> Agents:
     """The agents of the hall, perhaps of some statuses, one role or one runtime, the longest known first."""
-    chosen = {"statuses": json.dumps(status) if status else None, "role": role, "runtime": runtime}
+    chosen: Row = {"statuses": json.dumps(status) if status else None, "role": role, "runtime": runtime}
+    chosen |= {"include_archived": int(include_archived)}
     with call.begin() as tx:
         rows, total = rows_and_total(tx, "agents", chosen, limit=limit, offset=offset)
     items, following = page((Agent.from_row(row, LISTED_BYTES) for row in rows), total, offset)

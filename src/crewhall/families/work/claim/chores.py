@@ -7,6 +7,7 @@ from crewhall.app import Tick
 from crewhall.app.chore_leases import machine
 from crewhall.errors import Unavailable
 from crewhall.families.work.agent.model import AgentFound, AgentLapsed
+from crewhall.families.work.agent.names import welcome
 from crewhall.families.work.claim.leases import grace_ms, lease_ms, lock_with_tasks, log, put_back
 from crewhall.families.work.family import work
 from crewhall.outages import log_failure
@@ -57,6 +58,7 @@ def _keep_here(tick: Tick, tx: Tx, agent: AgentFound) -> None:
     back = agent["status"]
     if back == "offline":
         back = "busy" if agent["holds_tasks"] else "online"
+        welcome(tx, agent, tick.now)
     tx.run("agent_here", id=agent["id"], until=until, status=back)
     if back != agent["status"]:
         tx.event("agent.updated", agent["id"], before=agent["status"], after=back)

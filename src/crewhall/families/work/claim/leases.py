@@ -19,6 +19,7 @@ from typing import Literal
 from crewhall.app import Call
 from crewhall.config import Settings
 from crewhall.families.work.agent.model import AgentLocked, AgentPresence
+from crewhall.families.work.agent.names import welcome
 from crewhall.families.work.checkpoint.record import add_checkpoint
 from crewhall.families.work.claim.model import ClaimRow
 from crewhall.families.work.claim.rules import refuse_incapable, stale_claim
@@ -177,6 +178,8 @@ def set_busy(call: Call, tx: Tx, agent_id: str, task_id: str) -> int:
 def keep_busy(call: Call, tx: Tx, agent: AgentLocked, task_id: str) -> int:
     """The same for one that is locked."""
     until = lease_from(call, agent)
+    if agent["status"] == "offline":
+        welcome(tx, agent, call.now)
     tx.run("agent_busy", id=agent["id"], task=task_id, until=until, now=call.now)
     if agent["status"] != "busy":
         tx.event("agent.updated", agent["id"], before=agent["status"], after="busy")

@@ -18,6 +18,7 @@ from crewhall.app import Call
 from crewhall.bounded import Limit, Offset, page, rows_and_total, short_list, take_fitting
 from crewhall.errors import InvalidInput
 from crewhall.families.work.agent.model import AgentLocked
+from crewhall.families.work.agent.names import welcome
 from crewhall.families.work.agent.rules import status_after_beat
 from crewhall.families.work.claim.leases import lease_from
 from crewhall.families.work.family import work
@@ -119,6 +120,8 @@ def _put(tx: Tx, wanted: list[str], who: Row, fields: Row, now: int) -> None:
 def _renew_lease(call: Call, tx: Tx, agent: AgentLocked) -> None:
     """Renew the lease of an agent that reserves; otherwise nobody would notice when it is gone."""
     status = status_after_beat(agent["status"], None)
+    if agent["status"] == "offline":
+        welcome(tx, agent, call.now)
     here = {"until": lease_from(call, agent), "has_left": 0, "workspace_path": None, "metadata": None}
     tx.run("agent_set", id=agent["id"], status=status, task=agent["current_task_id"], now=call.now, **here)
     if status != agent["status"]:
