@@ -27,6 +27,11 @@ def notify(
     tx.many("notice_put", [{"id": new_id("no"), "agent_id": agent_id, **shared} for agent_id in agents])
 
 
+def forget(tx: Tx, agent_id: str) -> None:
+    """Tell an agent nothing of what was to be told to it."""
+    tx.run("notices_drop", agent_id=agent_id)
+
+
 def cut(text: str, letters: int = LETTERS) -> str:
     """A text in one line, at most so long."""
     line = " ".join(text.split())

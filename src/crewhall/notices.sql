@@ -11,6 +11,10 @@ DELETE FROM notice WHERE subject IN {each:subjects} AND kind = :kind;
 -- Whether anything waits for an agent: most of the time nothing does, and that is told soonest.
 SELECT 1 AS waits FROM notice WHERE agent_id = :agent_id LIMIT 1;
 
+-- name: notices_drop
+-- An agent is told nothing any more.
+DELETE FROM notice WHERE agent_id = :agent_id;
+
 -- name: notices_open
 -- What an agent is to be told, the oldest first.
 SELECT id, teller, telling_until

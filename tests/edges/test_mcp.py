@@ -144,10 +144,12 @@ def test_results_fit_their_output_schemas(live: Live, tmp_path: Path) -> None:
         "message_archive": {"message_ids": [sent]},
         "message_count_unread": {"agent_id": "operator"},
         "workflow_update_status": {"id": unwanted, "status": "abandoned"},
+        "workflow_archive": {"id": unwanted},
         "agent_token_create": {"agent_id": agent},
         "agent_token_revoke": {"agent_id": agent},
         "agent_update": {"id": agent},
         "agent_unregister": {"id": agent},
+        "agent_archive": {"id": agent},
         "agent_register": {"name": "b", "runtime": "custom"},
     }
     declared = [tool for tool in live.hub.registry.tools if tool.family == "work"]

@@ -26,10 +26,13 @@ GOOD: list[tuple[str, dict[str, Any]]] = [
     ("repository_get", {"path": "/nowhere"}),
     ("event_list", {"after": 1, "limit": 1}),
     ("agent_unregister", {"id": "$ada"}),
+    ("agent_archive", {"id": "$ada"}),
+    ("agent_archive", {"id": "$ada", "restore": True}),
 ]
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("agent_get", {}, "INVALID_INPUT"),
+    ("agent_archive", {"id": "ag_nobody"}, "NOT_FOUND"),
     ("agent_get", {"id": "ag_nobody"}, "NOT_FOUND"),
     ("agent_get", {"ids": "x"}, "INVALID_INPUT"),
     ("agent_get", {"id": 7}, "INVALID_INPUT"),

@@ -134,6 +134,8 @@ SCRIPT: list[Step] = [
     ("workflow_update_status", {"id": "$wf", "status": "completed"}, "INVALID_STATE"),
     ("workflow_update_status", {"id": "$wf", "status": "planning"}, "INVALID_TRANSITION"),
     ("workflow_update_status", {"id": "$wf", "status": "paused", "reason": "r"}, None),
+    ("workflow_archive", {"id": "$wf"}, "INVALID_STATE"),
+    ("workflow_archive", {"id": "$wf", "restore": True}, None),
     ("message_send", LETTER | {"body": {"ü": [1]}, "priority": "urgent", "workflow_id": "$wf"}, None),
     ("message_send", LETTER | {"body": "x", "reply_to_id": "ms_nothing"}, "NOT_FOUND"),
     ("message_send", LETTER | {"body": 7}, "INVALID_INPUT"),

@@ -29,7 +29,7 @@ def name_of(ask: Ask, agent: str) -> str:
     return found
 
 
-def renamings(ask: Ask) -> list[tuple[str, str]]:
+def renamings(ask: Ask) -> list[tuple[str, dict[str, str]]]:
     found = ask("event_list", limit=500)["events"]
     return [(event["subject"], event["data"]) for event in found if event["what"] == "agent.renamed"]
 

@@ -187,6 +187,7 @@ def _count_workflows(ask: Ask, operator: Ask, workflow: str) -> None:
     ask("template_apply", template_id=template, workflow_name="w2", variables={"what": "x"})
     ask("workflow_update_status", id=made, status="in_progress")
     ask("workflow_update_status", "abandoned", id=made, status="abandoned")
+    ask("workflow_archive", id=made)
     ask("workflow_get", id=workflow)
     ask("workflow_get", "with tasks", id=workflow, include_tasks=True)
     ask("workflow_get", "with whole tasks", id=workflow, include_tasks=True, include_task_summaries=False)
@@ -229,7 +230,8 @@ def _count_agents(ask: Ask, person: Ask, ada: str, bob: str, one: str) -> None:
     ask("agent_update", id=ada, metadata={"k": "v"})
     person("agent_register", "by a person", name="eve", runtime="codex")
     person("agent_token_create", agent_id=bob)
-    person("agent_token_create", "for a new agent", name="new")
+    new = person("agent_token_create", "for a new agent", name="new")["agent_id"]
+    person("agent_archive", id=new)
     person("agent_token_revoke", agent_id=bob)
     person("setting_get", key="work.enforce_parallelism")
     person("setting_set", key="work.enforce_parallelism", value="true")

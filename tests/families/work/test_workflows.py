@@ -71,6 +71,7 @@ def test_a_new_workflow_has_the_seeds_fields_and_defaults(operator: Ask, clock: 
         "finished_count": 0,
         "started_at": None,
         "finished_at": None,
+        "archived_at": None,
         "created_at": clock.now,
         "updated_at": clock.now,
         "left_out": None,

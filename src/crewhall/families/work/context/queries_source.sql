@@ -9,7 +9,7 @@ SELECT task.id, task.name, task.status, task.waits_for, workflow.id AS workflow_
   LEFT JOIN workspace ON workspace.id = task.workspace_id
  WHERE workflow.repository_path = :repository_path
    AND workflow.status IN ('planning', 'ready', 'in_progress', 'paused', 'failed')
-   AND task.status NOT IN ('completed', 'skipped')
+   AND workflow.archived_at IS NULL AND task.status NOT IN ('completed', 'skipped')
  ORDER BY CASE WHEN workspace.node = :node AND workspace.path = :path AND workspace.status = 'active' THEN 0 ELSE 1 END,
           CASE WHEN task.claimed_by IS NULL THEN 1 ELSE 0 END,
           workflow.created_at, workflow.id, task.sequence, task.place

@@ -12,6 +12,7 @@ import json
 from crewhall.app import Call
 from crewhall.errors import Forbidden
 from crewhall.families.work.lookup import get_locked
+from crewhall.families.work.workflow.archive import restore
 from crewhall.families.work.workflow.model import Pauser, WorkflowLocked
 from crewhall.families.work.workflow.rules import WORKFLOW_NEXT, is_halted, lifters, may_lift, pause_text
 from crewhall.identity import Actor
@@ -53,5 +54,6 @@ def halt(tx: Tx, workflow_id: str, reason: str, now: int) -> bool:
         return False
     reason = f"{HALT}: {reason}"
     tx.run("workflow_status_set", id=workflow_id, status="paused", reason=reason, halted_by="judge", now=now)
+    restore(tx, workflow, now)
     tx.event("workflow.updated", workflow_id, before=before, after="paused", data=json.dumps({"reason": reason}))
     return True

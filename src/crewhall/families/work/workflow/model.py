@@ -17,6 +17,7 @@ LISTED_REASON = 300  # characters of a reason in a list
 HaltedBy = Annotated[
     Pauser | None, Field(description="Who paused it. Only the operator lifts the judge's halt or their own pause.")
 ]
+Archived = Annotated[int | None, Field(description="When it was put away; null unless it was.")]
 Reviewer = Literal["instance", "judge"]
 ReviewerChoice = Annotated[
     Reviewer, Field(description="Who reviews what instances do in it: another one, or the judge.")
@@ -48,6 +49,7 @@ class WorkflowLocked(WorkflowState):
     status_reason: str | None
     halted_by: Pauser | None
     has_plan: int
+    archived_at: int | None
 
 
 class WorkflowRow(WorkflowState):
@@ -60,6 +62,7 @@ class WorkflowRow(WorkflowState):
     reviewer: Reviewer
     plan: str | None
     finished_at: int | None
+    archived_at: int | None
     created_at: int
     updated_at: int
 
@@ -76,6 +79,7 @@ class WorkflowListed(TypedDict):
     max_parallel_tasks: int
     task_count: int
     finished_count: int
+    archived_at: int | None
     created_at: int
     updated_at: int
 
@@ -105,6 +109,7 @@ class WorkflowSummary(Result):
     max_parallel_tasks: int
     task_count: int
     finished_count: int
+    archived_at: Archived
     created_at: int
     updated_at: int
 
@@ -151,6 +156,7 @@ class Workflow(Result):
     finished_count: int
     started_at: int | None
     finished_at: int | None
+    archived_at: Archived
     created_at: int
     updated_at: int
     left_out: Cut | None

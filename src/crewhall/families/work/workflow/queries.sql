@@ -9,25 +9,28 @@ VALUES (:id, :name, 'planning', :source_type, :source_ref, :source_content, :rep
 -- A workflow.
 SELECT id, name, status, status_reason, halted_by, source_type, source_ref, source_content, repository_path, max_parallel_tasks,
        auto_create_workspaces, reviewer, plan, task_count, finished_count, completed_count, started_at, finished_at,
-       created_at, updated_at
+       archived_at, created_at, updated_at
   FROM workflow WHERE id = :id;
 
 -- name: workflow_lock
 -- A workflow's changing parts, held until commit: whoever changes one of its tasks holds it.
 SELECT id, status, status_reason, halted_by, CASE WHEN plan IS NULL THEN 0 ELSE 1 END AS has_plan, max_parallel_tasks,
-       task_count, finished_count, completed_count, started_at, repository_path, auto_create_workspaces
+       task_count, finished_count, completed_count, started_at, repository_path, auto_create_workspaces,
+       archived_at
   FROM workflow WHERE id = :id {for_update};
 
 -- name: workflow_lock_of_task
 -- The same of the workflow that a task belongs to.
 SELECT id, status, status_reason, halted_by, CASE WHEN plan IS NULL THEN 0 ELSE 1 END AS has_plan, max_parallel_tasks,
-       task_count, finished_count, completed_count, started_at, repository_path, auto_create_workspaces
+       task_count, finished_count, completed_count, started_at, repository_path, auto_create_workspaces,
+       archived_at
   FROM workflow WHERE id = (SELECT workflow_id FROM task WHERE task.id = :task_id) {for_update};
 
 -- name: workflow_share_of_task
 -- The same, held against changes of the workflow, and shared by those who change different tasks of it.
 SELECT id, status, status_reason, halted_by, CASE WHEN plan IS NULL THEN 0 ELSE 1 END AS has_plan, max_parallel_tasks,
-       task_count, finished_count, completed_count, started_at, repository_path, auto_create_workspaces
+       task_count, finished_count, completed_count, started_at, repository_path, auto_create_workspaces,
+       archived_at
   FROM workflow WHERE id = (SELECT workflow_id FROM task WHERE task.id = :task_id) {for_share};
 
 -- name: workflow_state
@@ -38,11 +41,13 @@ SELECT id, status, max_parallel_tasks, task_count, finished_count, completed_cou
 
 -- name: workflows
 -- A page of workflows, the newest first.
-SELECT id, name, status, status_reason, halted_by, repository_path, max_parallel_tasks, task_count, finished_count, created_at, updated_at
+SELECT id, name, status, status_reason, halted_by, repository_path, max_parallel_tasks, task_count, finished_count,
+       archived_at, created_at, updated_at
   FROM workflow
  WHERE (CAST(:repository_path AS text) IS NULL OR repository_path = :repository_path)
    AND (CAST(:statuses AS text) IS NULL OR status IN {each:statuses})
    AND (CAST(:halted_by AS text) IS NULL OR (status = 'paused' AND halted_by = :halted_by))
+   AND (:include_archived = 1 OR archived_at IS NULL)
  ORDER BY created_at DESC, id DESC LIMIT :limit OFFSET :offset;
 
 -- name: workflows_count
@@ -51,7 +56,8 @@ SELECT count(*) AS total
   FROM workflow
  WHERE (CAST(:repository_path AS text) IS NULL OR repository_path = :repository_path)
    AND (CAST(:statuses AS text) IS NULL OR status IN {each:statuses})
-   AND (CAST(:halted_by AS text) IS NULL OR (status = 'paused' AND halted_by = :halted_by));
+   AND (CAST(:halted_by AS text) IS NULL OR (status = 'paused' AND halted_by = :halted_by))
+   AND (:include_archived = 1 OR archived_at IS NULL);
 
 -- name: workflow_plan_set
 -- A workflow gets its plan and is ready.
@@ -64,6 +70,10 @@ UPDATE workflow
        started_at = CASE WHEN :status = 'in_progress' THEN COALESCE(started_at, :now) ELSE started_at END,
        finished_at = CASE WHEN :status IN ('completed', 'abandoned') THEN :now ELSE finished_at END
  WHERE id = :id;
+
+-- name: workflow_archived_set
+-- A workflow is put away, or is back in the lists.
+UPDATE workflow SET archived_at = :at, updated_at = :now WHERE id = :id;
 
 -- name: workflow_parallelism_set
 -- How a workflow runs side by side.
@@ -190,5 +200,6 @@ SELECT COALESCE(max(tail), 0) AS minutes
 -- Ids of the workflows whose id or name begins so, the newest first, and how many there are in all.
 SELECT id AS value, count(*) OVER () AS total
   FROM workflow
- WHERE substr(id, 1, length(CAST(:prefix AS text))) = :prefix OR substr(name, 1, length(:prefix)) = :prefix
+ WHERE (substr(id, 1, length(CAST(:prefix AS text))) = :prefix OR substr(name, 1, length(:prefix)) = :prefix)
+   AND archived_at IS NULL
  ORDER BY created_at DESC, id LIMIT :limit;

@@ -16,10 +16,11 @@ from crewhall.errors import InvalidState, NotFound
 from crewhall.families.work.claim.leases import put_back, settle_agent
 from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get, get_locked, hint_get, hint_get_locked
-from crewhall.families.work.model import Done, Name, Path, Short, TaskId, WorkflowId
+from crewhall.families.work.model import Done, IncludeArchived, Name, Path, Short, TaskId, WorkflowId
 from crewhall.families.work.repository.tools import Site, make_known, site_of
 from crewhall.families.work.task.model import PlannedTask, Task, TaskRow, TaskSummary
 from crewhall.families.work.task.pages import summaries, whole_tasks
+from crewhall.families.work.workflow.archive import restore
 from crewhall.families.work.workflow.halt import pauser, refuse_lifting
 from crewhall.families.work.workflow.model import (
     AutoCreate,
@@ -43,7 +44,7 @@ from crewhall.families.work.workflow.plans import hint_graph, insert_tasks, plan
 from crewhall.families.work.workflow.rules import refuse_not_running, refuse_workflow_step
 from crewhall.families.work.workspace.rules import refuse_others_place
 from crewhall.identity import new_id
-from crewhall.store.transaction import Tx
+from crewhall.store.transaction import Row, Tx
 
 
 @work.tool("workflow_create", changes=True, creates=True, profiles=("coordinator", "standard", "planning"))
@@ -125,13 +126,15 @@ def workflow_list(
     repository_path: Path | None = None,
     status: AnyOf[WorkflowStatus] | None = None,
     halted_by: Annotated[Pauser, Field(description="Only those that this one has paused.")] | None = None,
+    include_archived: IncludeArchived = False,
     limit: Limit = 20,
     offset: Offset = 0,
 ) -> Workflows:
     """The workflows of the hall, the newest first; filter by repository, by status or by who paused them."""
     where = None if repository_path is None else site_of(repository_path).path
     statuses = json.dumps(status) if status else None
-    chosen = {"repository_path": where, "statuses": statuses, "halted_by": halted_by}
+    chosen: Row = {"repository_path": where, "statuses": statuses, "halted_by": halted_by}
+    chosen |= {"include_archived": int(include_archived)}
     with call.begin() as tx:
         rows, total = rows_and_total(tx, "workflows", chosen, limit=limit, offset=offset)
     items, following = page((WorkflowSummary.from_row(row) for row in rows), total, offset)
@@ -258,6 +261,8 @@ def workflow_update_status(
             refuse_others_place(f"workflow {id}", held, call.actor)
         halted_by = pauser(call.actor) if status == "paused" else None
         tx.run("workflow_status_set", id=id, status=status, reason=reason, halted_by=halted_by, now=call.now)
+        if status == "in_progress":
+            restore(tx, before, call.now)
         if status == "abandoned":
             _free_all(tx, id, call.now)
             for row in tx.all("workspaces_abandon", workflow_id=id, now=call.now):
