@@ -46,7 +46,7 @@ ADDED |= {f"{tool}.timeout_seconds" for tool in ASKING[1:]} | {
     *("message_send.expires_in", "message_broadcast.expires_in", "message_list.cursor"),
     *("read_file.offset", "read_file.limit", "get_project_context.max_tokens", "get_project_context.sources"),
     *("list_directory.include_ignored", "list_directory.limit", "list_directory.offset"),
-    "workflow_list.halted_by",
+    *("workflow_list.halted_by", "workflow_list.include_archived", "agent_list.include_archived"),
     *("list_prs.limit", "list_prs.offset"),
     *("workflow_create.reviewer", "request_review.items", "send_feedback.resolved_items"),
     "create_pull_request.resolved_items",

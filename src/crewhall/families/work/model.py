@@ -36,7 +36,7 @@ Short = Annotated[str, Field(min_length=1, max_length=2_000)]
 Files = Annotated[list[Path], Field(max_length=500)]
 Words = Annotated[list[Word], Field(max_length=50)]
 Cargo = dict[str, Any]
-IncludeArchived = Annotated[bool, Field(description="Those that were put away too.")]
+IncludeArchived = bool
 Restore = Annotated[bool, Field(description="Put it back into the lists.")]
 PageCursor = Annotated[str, Field(min_length=1, max_length=200, description="next_cursor of the page before.")]
 

@@ -175,7 +175,7 @@ def agent_list(
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> Agents:
-    """The agents of the hall, perhaps of some statuses, one role or one runtime, the longest known first."""
+    """The agents of the hall, the longest known first; filter by status, role or runtime."""
     chosen: Row = {"statuses": json.dumps(status) if status else None, "role": role, "runtime": runtime}
     chosen |= {"include_archived": int(include_archived)}
     with call.begin() as tx:
