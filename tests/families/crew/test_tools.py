@@ -232,6 +232,25 @@ def test_a_dead_instance_can_be_restarted(site: Site) -> None:
     eventually(lambda: "exit 3" in site.state(name)["evidence"])
 
 
+def test_an_instances_name_is_its_own_while_it_may_go_on_and_its_agent_is_put_away_after(site: Site) -> None:
+    def register() -> str:
+        return str(site.call("agent_register", name="work-trial-a1", runtime="codex")["name"])
+
+    assert register() == "work-trial-a1"
+    name = site.start()
+    agent = site.call("instance_get", id=name)["agent_id"]
+    assert name == site.call("agent_get", id=agent)["name"] == "work-trial-a2"
+    site.call("instance_stop", id=name)
+    assert site.call("agent_register", name=name, runtime="codex")["name"] == "work-trial-a2-2"
+    refused = site.refusal("agent_archive", id=agent)
+    assert refused.code == "INVALID_STATE" and f"crewhall instance abandon {name}" in refused.hint
+    site.call("instance_restart", id=name)
+    assert site.call("agent_get", id=agent)["name"] == name
+    site.call("instance_abandon", id=name)
+    site.call("agent_archive", id=agent)
+    assert site.call("agent_get", id=agent)["archived_at"] is not None
+
+
 def test_abandoning_saves_uncommitted_work_and_keeps_commits(site: Site) -> None:
     name = site.start()
     tree = Path(site.call("instance_get", id=name)["worktree"])
