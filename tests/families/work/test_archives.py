@@ -69,6 +69,7 @@ def test_an_agent_that_is_put_away_is_in_no_list_unless_asked_for(hub: Hub, oper
     assert events(operator, start) == [("agent.archived", None, None)]
     with hub.store.read() as tx:
         assert [row["value"] for row in tx.all("agent_ids", prefix="a", limit=9)] == [bob]
+    assert_replayed(hub)
     operator("agent_archive", id=ada, restore=True)
     assert agents(operator) == {ada, bob} and operator("agent_get", id=ada)["archived_at"] is None
     assert events(operator, start)[1:] == [("agent.restored", None, None)]
@@ -86,6 +87,7 @@ def test_a_workflow_that_is_put_away_is_in_no_list_unless_asked_for(hub: Hub, op
     assert [one["archived_at"] for one in listed] == [clock.now]
     with hub.store.read() as tx:
         assert [row["value"] for row in tx.all("workflow_ids", prefix="w", limit=9)] == [other]
+    assert_replayed(hub)
     operator("workflow_archive", id=over, restore=True)
     assert workflows(operator) == {over, other}
     assert [what for what, *_ in events(operator, start)] == ["workflow.archived", "workflow.restored"]

@@ -205,6 +205,7 @@ def test_a_template_by_a_definition_makes_workflows_with_values(hub: Hub, operat
         "finished_count": 0,
         "started_at": None,
         "finished_at": None,
+        "archived_at": None,
         "created_at": clock.now,
         "updated_at": clock.now,
         "left_out": None,
