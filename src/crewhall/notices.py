@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from typing import Literal
 
 from crewhall.identity import new_id
-from crewhall.store.transaction import Tx
+from crewhall.store.transaction import Row, Tx
 
 Kind = Literal["message", "paused", "resumed", "handed", "taken", "named", "renamed"]
 LETTERS = 400  # of a notice
@@ -23,8 +23,13 @@ def notify(
     tx: Tx, agents: Iterable[str], kind: Kind, subject: str, text: str, now: int, expires_at: int | None = None
 ) -> None:
     """Have these agents told a text about a subject, such as a message's or a workflow's id."""
-    shared = {"kind": kind, "subject": subject, "text": cut(text), "now": now, "expires_at": expires_at}
-    tx.many("notice_put", [{"id": new_id("no"), "agent_id": agent_id, **shared} for agent_id in agents])
+    notify_each(tx, kind, [{"agent_id": one, "subject": subject, "text": text} for one in agents], now, expires_at)
+
+
+def notify_each(tx: Tx, kind: Kind, notices: Iterable[Row], now: int, expires_at: int | None = None) -> None:
+    """Have agents told, each its own text about its own subject: rows with `agent_id`, `subject` and `text`."""
+    shared = {"kind": kind, "now": now, "expires_at": expires_at}
+    tx.many("notice_put", [shared | one | {"id": new_id("no"), "text": cut(one["text"])} for one in notices])
 
 
 def forget(tx: Tx, agent_id: str) -> None:

@@ -4,8 +4,9 @@ INSERT INTO notice (id, agent_id, kind, subject, text, created_at, expires_at)
 VALUES (:id, :agent_id, :kind, :subject, :text, :now, :expires_at);
 
 -- name: notices_withdraw
--- What is no longer so is not told any more.
-DELETE FROM notice WHERE subject IN {each:subjects} AND kind = :kind;
+-- What is no longer so is not told any more. All that change notices lock them by id: no two wait for each other.
+DELETE FROM notice
+ WHERE id IN (SELECT id FROM notice WHERE subject IN {each:subjects} AND kind = :kind ORDER BY id {for_update});
 
 -- name: notice_waiting
 -- Whether anything waits for an agent: most of the time nothing does, and that is told soonest.
@@ -25,9 +26,11 @@ SELECT id, teller, telling_until
 -- name: notices_take
 -- This hub tells them, unless another has taken them just now.
 UPDATE notice SET teller = :own, telling_until = :until
- WHERE id IN {each:ids} AND (teller IS NULL OR telling_until < :now OR teller IN {each:dead})
+ WHERE id IN (SELECT id FROM notice WHERE id IN {each:ids} ORDER BY id {for_update})
+   AND (teller IS NULL OR telling_until < :now OR teller IN {each:dead})
 RETURNING id, text, created_at;
 
 -- name: notices_told
 -- The answers that told them are sent.
-DELETE FROM notice WHERE id IN {each:ids} AND teller = :own;
+DELETE FROM notice
+ WHERE id IN (SELECT id FROM notice WHERE id IN {each:ids} ORDER BY id {for_update}) AND teller = :own;
