@@ -165,13 +165,19 @@ def queue_message(tx: Tx, row: InstanceRow, sender: str, text: str, *, inbox_onl
     return message_id
 
 
-def put_in_inbox(tx: Tx, row: InstanceRow, sender: str, text: str) -> None:
-    """Write to the instance's agent: as the operator, as another instance's agent, or as the hall."""
+def put_in_inbox(tx: Tx, row: InstanceRow, sender: str, text: str, *, is_told: bool = False) -> None:
+    """Write to the instance's agent: as the operator, as another instance's agent, or as the hall.
+
+    No notice tells it of what its conversation has as well (`is_told`).
+    """
     who = _inbox_sender(tx, sender)
     about = {"subject": None, "priority": "normal", "workflow": None, "task": None, "expires_at": None}
     begins = {"thread": new_id("th"), "turn": 1, "reply_to": None}
-    letter = {"sender": who, "type": "notification", "now": tx.now, **body_text(text), **about, **begins}
-    (sent,) = inbox.put(tx, letter, [row["agent_id"]], inbox.hold(tx, [row["agent_id"]], each=1))
+    name = None if who in (OPERATOR_INBOX, HALL) else inbox.refuse_unknown(tx, who)
+    letter = {"sender": who, "sender_name": name, "type": "notification", "now": tx.now, **body_text(text)}
+    letter |= about | begins
+    held = inbox.hold(tx, [row["agent_id"]], each=1)
+    (sent,) = inbox.put(tx, letter, [row["agent_id"]], held, is_told=is_told)
     data = {"sender": who, "recipient": row["agent_id"], "thread": letter["thread"]}
     tx.event("message.sent", sent, data=json.dumps(data))
 

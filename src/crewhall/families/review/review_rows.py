@@ -143,7 +143,7 @@ def _tell(tx: Tx, coder: InstanceRow, sender: str, text: str, *, inbox_only: boo
     """Tell a coder in its conversation, where it has one, and in its inbox."""
     queue_message(tx, coder, sender, text, inbox_only=inbox_only)
     if not inbox_only:
-        put_in_inbox(tx, coder, sender, text)
+        put_in_inbox(tx, coder, sender, text, is_told=True)
 
 
 def _after(coder: InstanceRow) -> Status:

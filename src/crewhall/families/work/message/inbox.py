@@ -7,21 +7,27 @@ and what is counted is what is stored. Counting reads a few rows, however many m
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from crewhall.errors import NotFound
+from crewhall.families.work.agent.model import AgentRow
 from crewhall.families.work.message.model import OPERATOR_INBOX, URGENCY
-from crewhall.families.work.message.rules import Counts
+from crewhall.families.work.message.rules import Counts, unread_notice
 from crewhall.identity import new_id
+from crewhall.notices import notify_each, withdraw
 from crewhall.store.transaction import Row, Tx
 
 Places = dict[str, Iterator[int]]
 
 
-def refuse_unknown(tx: Tx, agent_id: str) -> None:
-    """Raise NotFound unless the id is an agent's or the operator's inbox."""
-    if agent_id != OPERATOR_INBOX and tx.one("agent_get", id=agent_id) is None:
+def refuse_unknown(tx: Tx, agent_id: str) -> str | None:
+    """The name of the agent; None for the operator. Raises NotFound unless the id is an agent's or the operator's."""
+    if agent_id == OPERATOR_INBOX:
+        return None
+    agent: AgentRow | None = tx.one("agent_get", id=agent_id)
+    if agent is None:
         raise NotFound(f"there is no agent '{agent_id}'", hint="agent_list shows the agents; operator is the person.")
+    return agent["name"]
 
 
 def hint_known(tx: Tx, agent_id: str) -> None:
@@ -40,8 +46,12 @@ def hold(tx: Tx, agents: Iterable[str], each: int = 0) -> Places:
     return {agent_id: iter(range(each - 1, -1, -1)) for agent_id in held}
 
 
-def put(tx: Tx, letter: Row, recipients: Sequence[str], places: Places) -> list[str]:
-    """Put one letter into inboxes that are held; the ids of its messages. What it says is stored once."""
+def put(tx: Tx, letter: Row, recipients: Sequence[str], places: Places, *, is_told: bool = False) -> list[str]:
+    """Put one letter into inboxes that are held; the ids of its messages. What it says is stored once.
+
+    Agents are told of it in their next answer, unless they are told otherwise (`is_told`). `sender_name` in the letter is
+    the name of its sender, if that is an agent.
+    """
     ids = [new_id("ms") for _ in recipients]
     letter = letter | {"urgency": URGENCY[letter["priority"]], "text": ids[0]}
     tx.run("message_text_put", **{name: letter[name] for name in ("text", "form", "body")})
@@ -51,12 +61,26 @@ def put(tx: Tx, letter: Row, recipients: Sequence[str], places: Places) -> list[
     ]
     tx.many("message_insert", rows)
     _count(tx, Counter((recipient, "unread", letter["priority"]) for recipient in recipients))
+    if not is_told:
+        _notify(tx, letter, dict(zip(ids, recipients, strict=True)))
     return ids
 
 
+def _notify(tx: Tx, letter: Row, recipients: Mapping[str, str]) -> None:
+    """Have the recipients of messages told that they lie unread. The operator has no answers to be told in."""
+    told = [
+        {"agent_id": recipient, "subject": one, "text": unread_notice(one, letter)}
+        for one, recipient in recipients.items()
+        if recipient != OPERATOR_INBOX
+    ]
+    notify_each(tx, "message", told, letter["now"], letter["expires_at"])
+
+
 def move(tx: Tx, rows: Sequence[Row], status: str, now: int) -> None:
-    """Give messages of held inboxes another status."""
-    tx.run("messages_move", ids=json.dumps([row["id"] for row in rows]), status=status, now=now)
+    """Give messages of held inboxes another status; nobody is told of them any more."""
+    ids = [row["id"] for row in rows]
+    tx.run("messages_move", ids=json.dumps(ids), status=status, now=now)
+    withdraw(tx, "message", ids)
     changes = Counter((row["recipient_id"], status, row["priority"]) for row in rows)
     changes.subtract((row["recipient_id"], row["status"], row["priority"]) for row in rows)
     _count(tx, changes)

@@ -86,8 +86,8 @@ def message_send(
     letter = _letter(call, sender_id, message_type, body, subject, priority, workflow_id, expires_in)
     with call.begin() as tx:
         _hint_sending(tx, sender_id, recipient_id, workflow_id, task_id, reply_to_id)
-        for one in (sender_id, recipient_id):
-            inbox.refuse_unknown(tx, one)
+        letter["sender_name"] = inbox.refuse_unknown(tx, sender_id)
+        inbox.refuse_unknown(tx, recipient_id)
         _refuse_unknown_work(tx, workflow_id, task_id)
         letter |= _place_in_thread(tx, reply_to_id) | {"task": task_id}
         (sent,) = inbox.put(tx, letter, [recipient_id], inbox.hold(tx, [recipient_id], each=1))
@@ -161,7 +161,7 @@ def message_broadcast(
         if workflow_id is not None:
             tx.ahead("workflow_state", id=workflow_id)
         rows = tx.all("broadcast_agents", statuses=statuses, role=wanted.role, runtime=wanted.runtime, sender=sender_id)
-        inbox.refuse_unknown(tx, sender_id)
+        letter["sender_name"] = inbox.refuse_unknown(tx, sender_id)
         _refuse_unknown_work(tx, workflow_id, None)
         ids = _put_to_all(tx, letter, [row["id"] for row in rows])
     return Broadcast(sent_count=len(ids), message_ids=ids[:NAMED])
