@@ -68,6 +68,7 @@ EVENTS = {
     "task.claimed": EventKind("task", "An agent claimed it."),
     "task.renewed": EventKind("task", "The agent whose claim had lapsed came back and holds it again."),
     "task.released": EventKind("task", "Its claim was given up; if it was started, it is pending again."),
+    "task.handed_over": EventKind("task", "Its claim went to another agent; its status and plan stay."),
     "task.expired": EventKind("task", "Its agent's lease ended; if it was started, it is pending again."),
     "task.planned": EventKind("task", "Its agent wrote a plan for it."),
     "task.updated": EventKind("task", "Its status changed."),

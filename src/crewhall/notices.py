@@ -9,14 +9,19 @@ It may be told twice when a hub dies between the two, and is never lost. `withdr
 """
 
 import json
+import re
 from collections.abc import Collection, Iterable
 from typing import Literal
 
+from crewhall.fence import UNSEEN
 from crewhall.identity import new_id
 from crewhall.store.transaction import Row, Tx
 
 Kind = Literal["message", "paused", "resumed", "handed", "taken", "named", "renamed"]
 LETTERS = 400  # of a notice
+NAME_LETTERS = 40
+PLAIN_NAME = re.compile(r"[\w.@-]+")  # that needs no quotes
+QUOTES = re.compile('["\u201c-\u201f\u2033\u2036\u275d\u275e\u301d-\u301f\uff02]')  # what could seem to end a quotation
 
 
 def notify(
@@ -41,6 +46,22 @@ def cut(text: str, letters: int = LETTERS) -> str:
     """A text in one line, at most so long."""
     line = " ".join(text.split())
     return line if len(line) <= letters else f"{line[: letters - 1]}…"
+
+
+def quoted(text: str, letters: int) -> str:
+    """What a stranger wrote, at most so long, in quotes that nothing in it ends: it can't pass for the hall's words."""
+    return '"{}"'.format(QUOTES.sub("'", cut(UNSEEN.sub(" ", text[: 4 * letters]), letters)))
+
+
+def with_quote(before: str, text: str, after: str) -> str:
+    """A notice in whose middle a stranger's text stands, as much of it as there is room for."""
+    return f"{before} {quoted(text, LETTERS - len(before) - len(after) - 4)} {after}"
+
+
+def named(name: str, agent_id: str) -> str:
+    """An agent by its name and id."""
+    plain = len(name) <= NAME_LETTERS and PLAIN_NAME.fullmatch(name)
+    return f"{name if plain else quoted(name, NAME_LETTERS)} ({agent_id})"
 
 
 def withdraw(tx: Tx, kind: Kind, subjects: Collection[str]) -> None:

@@ -97,6 +97,7 @@ def workflow_with_a_task(live: Live, **more: Any) -> tuple[str, str]:
 def test_results_fit_their_output_schemas(live: Live, tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "repository").root
     agent = live.hub.call("agent_register", {"name": "a", "runtime": "codex"}, OPERATOR)["id"]
+    other = live.hub.call("agent_register", {"name": "b", "runtime": "codex"}, OPERATOR)["id"]
     made, task = workflow_with_a_task(live)
     message = {"sender_id": agent, "recipient_id": "operator", "message_type": "query", "body": {"a": 1}}
     sent = live.hub.call("message_send", message, OPERATOR)["id"]
@@ -135,7 +136,8 @@ def test_results_fit_their_output_schemas(live: Live, tmp_path: Path) -> None:
         "template_get": {"id": "$template"},
         "template_apply": {"template_id": "$template", "workflow_name": "w"},
         "task_replan": {"id": task, "reason": "r", "new_plan": plan},
-        "task_release": {"task_id": task, "agent_id": agent},
+        "task_hand_over": {"task_id": task, "to": other, "reason": "r"},
+        "task_release": {"task_id": task, "agent_id": other},
         "message_send": message,
         "message_broadcast": {"sender_id": agent, "message_type": "notification", "body": "all"},
         "message_list": {"agent_id": "operator"},

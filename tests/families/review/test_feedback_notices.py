@@ -13,7 +13,7 @@ from tests.families.work.workflows import sql
 @pytest.mark.slow
 @pytest.mark.parametrize(("messages", "notices"), [("inbox", 1), ("claude", 0)])
 def test_feedback_is_told_by_a_notice_where_no_conversation_has_it(
-    make_site: Callable[..., Site],  # noqa: F811
+    make_site: Callable[..., Site],
     tmp_path: Path,
     messages: str,
     notices: int,

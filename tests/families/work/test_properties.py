@@ -43,6 +43,7 @@ REFUSALS = {
     "INVALID_TRANSITION",
     "TASK_BLOCKED",
     "STALE_CLAIM",
+    "FORBIDDEN",
 }
 
 
@@ -165,6 +166,18 @@ class Crew(RuleBasedStateMachine):
     def release(self, who: int, number: int, reason: str | None) -> None:
         more = {} if reason is None else {"reason": reason}
         self.attempt(who, "task_release", task_id=self.pick(number), **more)
+
+    @rule(who=st.integers(0, 3), to=st.integers(0, 2), number=st.integers(0, 20))
+    def hand_over(self, who: int, to: int, number: int) -> None:
+        task_id, taker = self.pick(number), self.agents[to].id
+        before = self.before.get(task_id)
+        answer = self.attempt(who, "task_hand_over", task_id=task_id, to=taker, reason="r")
+        if answer is not None:
+            after = self.operator("task_get", id=task_id)
+            assert before is not None and answer["handed_from"] == before["claimed_by"] != taker
+            assert (after["claimed_by"], after["claim_epoch"]) == (taker, before["claim_epoch"] + 1)
+            shown = "pending" if after["status"] == "blocked" else after["status"]
+            assert shown == before["status"]
 
     @rule(who=st.integers(0, 3), number=st.integers(0, 20), status=st.sampled_from(TASK_STATUSES))
     def move_task(self, who: int, number: int, status: str) -> None:

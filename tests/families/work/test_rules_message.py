@@ -15,7 +15,6 @@ from crewhall.families.work.message.rules import (
     LISTED_BYTES,
     LISTED_LETTERS,
     LISTED_MOST,
-    QUOTES,
     Counts,
     body_text,
     cursor_after,
@@ -32,7 +31,7 @@ from crewhall.families.work.message.rules import (
     whole_message,
 )
 from crewhall.identity import OPERATOR, Actor
-from crewhall.notices import LETTERS, cut
+from crewhall.notices import LETTERS, QUOTES, cut
 
 ADA = Actor("agent", "ag_ada")
 

@@ -114,6 +114,7 @@ def make_costs(hub: Hub, site: WorkspaceSite) -> Costs:
     ask = costs.by(ada.token)
     _count_life(ask, tasks["t0"], bob)
     _count_tasks(ask, workflow, tasks)
+    _count_hand_over(ask, tasks["t4"], bob, register(site.ask, "cat"))
     _count_messages(ask, site.ask, ada.id, bob)
     _count_workflows(ask, site.ask, workflow)
     _count_files(ask, site, workflow, tasks["t3"])
@@ -154,6 +155,12 @@ def _count_tasks(ask: Ask, workflow: str, tasks: dict[str, str]) -> None:
     ask("task_claim", task_id=tasks["t3"])
     ask("task_load_context", task_id=tasks["t3"])
     ask("task_load_context", "of mine")
+
+
+def _count_hand_over(ask: Ask, one: str, bob: str, cat: str) -> None:
+    ask("task_claim", task_id=one)
+    ask("task_hand_over", task_id=one, to=bob, reason="it knows css")
+    ask("task_hand_over", "of another's", task_id=one, to=cat, reason="it is free")
 
 
 def _count_messages(ask: Ask, operator: Ask, ada: str, bob: str) -> None:

@@ -10,6 +10,7 @@ from crewhall.families.work.agent.model import AgentFound, AgentLapsed
 from crewhall.families.work.agent.names import welcome
 from crewhall.families.work.claim.leases import grace_ms, lease_ms, lock_with_tasks, log, put_back
 from crewhall.families.work.family import work
+from crewhall.notices import withdraw
 from crewhall.outages import log_failure
 from crewhall.outside.processes import is_dead
 from crewhall.presence import Seen
@@ -128,6 +129,7 @@ def _expire(tx: Tx, lapsed: AgentLapsed, now: int) -> None:
         return  # it is back
     for task in tasks:
         put_back(tx, task, "expired", now, reason=reason)
+    withdraw(tx, "handed", [task["id"] for task in tasks])
     tx.run("reservations_drop", agent_id=agent["id"])
     tx.run("agent_turn", id=agent["id"], status="offline", task=None, now=now)
     if agent["status"] != "offline":

@@ -20,6 +20,13 @@ class ClaimRow(TypedDict):
     status_then: str | None
 
 
+class HandedOver(Result):
+    success: bool
+    handed_from: str
+    handed_to: str
+    claim_epoch: int = Field(description="Of the new holder's claim; the old one's is over.")
+
+
 class Claim(Result):
     success: bool
     already_claimed_by: str | None = Field(description="Who holds it, when that is someone else.")

@@ -49,8 +49,8 @@ def hold(tx: Tx, agents: Iterable[str], each: int = 0) -> Places:
 def put(tx: Tx, letter: Row, recipients: Sequence[str], places: Places, *, is_told: bool = False) -> list[str]:
     """Put one letter into inboxes that are held; the ids of its messages. What it says is stored once.
 
-    Agents are told of it in their next answer, unless they are told otherwise (`is_told`). `sender_name` in the letter is
-    the name of its sender, if that is an agent.
+    Agents are told of it in their next answer, unless they are told otherwise (`is_told`). `sender_name` in the letter
+    is the name of its sender, if that is an agent.
     """
     ids = [new_id("ms") for _ in recipients]
     letter = letter | {"urgency": URGENCY[letter["priority"]], "text": ids[0]}

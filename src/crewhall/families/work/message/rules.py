@@ -11,9 +11,8 @@ from crewhall.bounded import WHOLE_BYTES, Cut, cut, json_text
 from crewhall.errors import Forbidden, InvalidInput
 from crewhall.families.work.lookup import no_such
 from crewhall.families.work.message.model import HALL, OPERATOR_INBOX, SUBJECT_LETTERS, URGENCY, Message, MessageRow
-from crewhall.fence import UNSEEN
 from crewhall.identity import Actor
-from crewhall.notices import cut as one_line
+from crewhall.notices import named, quoted
 from crewhall.store.transaction import Row
 
 TEXT_LETTERS = 100_000
@@ -23,8 +22,6 @@ LISTED_BYTES = 18_000  # of the messages in a list; spaces that an edge may put 
 LISTED_MOST = 60  # the smallest message takes over 300 bytes, so no more of them fit in a list
 SECONDS_BELOW = 10**11
 QUOTED_LETTERS = 160  # of a message, in the notice that it lies unread
-PLAIN_NAME = re.compile(r"[\w.@-]{1,40}")  # of an agent, that needs no quotes
-QUOTES = re.compile('["\u201c-\u201f\u2033\u2036\u275d\u275e\u301d-\u301f\uff02]')  # that could seem to end a quotation
 SENDERS = {OPERATOR_INBOX: "the operator", HALL: "the hall"}
 BECOMES_FROM = {"read": {"unread"}, "archived": {"unread", "read", "expired"}}
 Counts = Counter[tuple[str, str]]  # how many messages, by status and priority
@@ -154,18 +151,8 @@ def undelivered_notice(row: Row) -> Row:
 def unread_notice(message_id: str, letter: Row) -> str:
     """The notice to an agent that a message lies in its inbox. What the sender wrote stands in quotes, cut short."""
     sender, says = letter["sender"], letter["subject"] or letter["body"][: 4 * QUOTED_LETTERS]
-    who = SENDERS.get(sender) or f"{_named(letter.get('sender_name') or 'an agent')} ({sender})"
+    who = SENDERS.get(sender) or named(letter.get("sender_name") or "an agent", sender)
     return (
-        f"Unread message {message_id} from {who}, {letter['priority']}: {quoted(says)} "
+        f"Unread message {message_id} from {who}, {letter['priority']}: {quoted(says, QUOTED_LETTERS)} "
         f'Read it with message_get(id="{message_id}").'
     )
-
-
-def _named(name: str) -> str:
-    return name if PLAIN_NAME.fullmatch(name) else quoted(name, 40)
-
-
-def quoted(text: str, letters: int = QUOTED_LETTERS) -> str:
-    """A stranger's text on one line in quotes, which nothing in it ends."""
-    line = one_line(UNSEEN.sub(" ", text), letters)
-    return '"{}"'.format(QUOTES.sub("'", line))
