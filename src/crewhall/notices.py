@@ -48,20 +48,20 @@ def cut(text: str, letters: int = LETTERS) -> str:
     return line if len(line) <= letters else f"{line[: letters - 1]}…"
 
 
-def quoted(text: str, letters: int) -> str:
+def quotation(text: str, letters: int) -> str:
     """What a stranger wrote, at most so long, in quotes that nothing in it ends: it can't pass for the hall's words."""
     return '"{}"'.format(QUOTES.sub("'", cut(UNSEEN.sub(" ", text[: 4 * letters]), letters)))
 
 
 def with_quote(before: str, text: str, after: str) -> str:
     """A notice in whose middle a stranger's text stands, as much of it as there is room for."""
-    return f"{before} {quoted(text, LETTERS - len(before) - len(after) - 4)} {after}"
+    return f"{before} {quotation(text, LETTERS - len(before) - len(after) - 4)} {after}"
 
 
-def named(name: str, agent_id: str) -> str:
+def full_name(name: str, agent_id: str) -> str:
     """An agent by its name and id."""
     plain = len(name) <= NAME_LETTERS and PLAIN_NAME.fullmatch(name)
-    return f"{name if plain else quoted(name, NAME_LETTERS)} ({agent_id})"
+    return f"{name if plain else quotation(name, NAME_LETTERS)} ({agent_id})"
 
 
 def withdraw(tx: Tx, kind: Kind, subjects: Collection[str]) -> None:

@@ -114,11 +114,11 @@ def make_costs(hub: Hub, site: WorkspaceSite) -> Costs:
     ask = costs.by(ada.token)
     _count_life(ask, tasks["t0"], bob)
     _count_tasks(ask, workflow, tasks)
-    _count_hand_over(ask, tasks["t4"], bob, register(site.ask, "cat"))
     _count_messages(ask, site.ask, ada.id, bob)
     _count_workflows(ask, site.ask, workflow)
     _count_files(ask, site, workflow, tasks["t3"])
     _count_hall(ask, ada.id, tasks["t3"], workflow)
+    _count_hand_over(ask, tasks["t4"], bob, register(site.ask, "cat"))
     _count_agents(ask, person, ada.id, bob, tasks["t3"])
     return costs
 
@@ -160,7 +160,7 @@ def _count_tasks(ask: Ask, workflow: str, tasks: dict[str, str]) -> None:
 def _count_hand_over(ask: Ask, one: str, bob: str, cat: str) -> None:
     ask("task_claim", task_id=one)
     ask("task_hand_over", task_id=one, to=bob, reason="it knows css")
-    ask("task_hand_over", "of another's", task_id=one, to=cat, reason="it is free")
+    ask("task_hand_over", "by a coordinator", task_id=one, to=cat, reason="it is free")
 
 
 def _count_messages(ask: Ask, operator: Ask, ada: str, bob: str) -> None:

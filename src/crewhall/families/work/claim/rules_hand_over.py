@@ -7,7 +7,7 @@ from crewhall.errors import Forbidden, InvalidState
 from crewhall.families.work.agent.model import AgentLocked
 from crewhall.families.work.task.model import TaskRow
 from crewhall.identity import Actor
-from crewhall.notices import named, quoted, with_quote
+from crewhall.notices import full_name, quotation, with_quote
 
 NAME_LETTERS = 40  # of a task's name, in a notice
 
@@ -35,7 +35,7 @@ class HandOver:
 
     def handed_notice(self) -> str:
         """What the new holder is told."""
-        task_id, whose = self.task["id"], named(self.holder["name"], self.holder["id"])
+        task_id, whose = self.task["id"], full_name(self.holder["name"], self.holder["id"])
         held = "which it held" if self.by == whose else f"which {whose} held"
         return with_quote(
             f"Task {task_id} {self._name} is yours now: {self.by} handed it over, {held}:",
@@ -45,7 +45,7 @@ class HandOver:
 
     def taken_notice(self) -> str:
         """What the old holder is told."""
-        to = named(self.to["name"], self.to["id"])
+        to = full_name(self.to["name"], self.to["id"])
         return with_quote(
             f"Task {self.task['id']} {self._name} is no longer yours: {self.by} handed it to {to}:",
             self.reason,
@@ -54,7 +54,7 @@ class HandOver:
 
     @property
     def _name(self) -> str:
-        return quoted(self.task["name"], NAME_LETTERS)
+        return quotation(self.task["name"], NAME_LETTERS)
 
 
 def directs_others(actor: Actor, bound: BoundAgent | None) -> bool:

@@ -30,7 +30,7 @@ from crewhall.families.work.family import work
 from crewhall.families.work.lookup import get_locked, hint_get_locked
 from crewhall.families.work.model import AgentId, Short, TaskId
 from crewhall.families.work.task.model import TaskRow
-from crewhall.notices import named, notify, withdraw
+from crewhall.notices import full_name, notify, withdraw
 from crewhall.store.transaction import Tx
 
 
@@ -83,7 +83,7 @@ def _caller(call: Call, tx: Tx) -> str:
     if call.agent_id is None:
         return "the operator"
     agent = tx.one("agent_get", id=call.agent_id)
-    return call.agent_id if agent is None else named(agent["name"], call.agent_id)
+    return call.agent_id if agent is None else full_name(agent["name"], call.agent_id)
 
 
 def _hint_agents(tx: Tx, task: TaskRow, to: str) -> None:

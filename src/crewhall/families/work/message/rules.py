@@ -12,7 +12,7 @@ from crewhall.errors import Forbidden, InvalidInput
 from crewhall.families.work.lookup import no_such
 from crewhall.families.work.message.model import HALL, OPERATOR_INBOX, SUBJECT_LETTERS, URGENCY, Message, MessageRow
 from crewhall.identity import Actor
-from crewhall.notices import named, quoted
+from crewhall.notices import full_name, quotation
 from crewhall.store.transaction import Row
 
 TEXT_LETTERS = 100_000
@@ -151,8 +151,8 @@ def undelivered_notice(row: Row) -> Row:
 def unread_notice(message_id: str, letter: Row) -> str:
     """The notice to an agent that a message lies in its inbox. What the sender wrote stands in quotes, cut short."""
     sender, says = letter["sender"], letter["subject"] or letter["body"][: 4 * QUOTED_LETTERS]
-    who = SENDERS.get(sender) or named(letter.get("sender_name") or "an agent", sender)
+    who = SENDERS.get(sender) or full_name(letter.get("sender_name") or "an agent", sender)
     return (
-        f"Unread message {message_id} from {who}, {letter['priority']}: {quoted(says, QUOTED_LETTERS)} "
+        f"Unread message {message_id} from {who}, {letter['priority']}: {quotation(says, QUOTED_LETTERS)} "
         f'Read it with message_get(id="{message_id}").'
     )
