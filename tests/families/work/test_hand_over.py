@@ -94,7 +94,7 @@ def test_a_checkpoint_says_from_whom_to_whom_and_why(hub: Hub, ada: Agent, bob: 
 def test_an_old_holders_late_writes_are_stale_and_the_new_ones_are_taken(hub: Hub, ada: Agent, bob: Agent) -> None:
     task = began(hub, ada)
     give(ada, task, bob)
-    late = {"id": task, "status": "completed", "outcome": "done"}
+    late: dict[str, Any] = {"id": task, "status": "completed", "outcome": "done"}
     assert refusal(hub, "task_update_status", ada.actor, **late) == "STALE_CLAIM"
     assert refusal(hub, "task_update_status", **late, claim_epoch=1) == "STALE_CLAIM"
     assert refusal(hub, "task_hand_over", ada.actor, task_id=task, to=ada.id, reason="back") == "STALE_CLAIM"
@@ -241,7 +241,7 @@ def test_of_two_hand_overs_at_once_one_wins(make_hub: Callable[..., Hub], hub: H
     ada, bob, eve = (register_with_token(hub, name) for name in ("ada", "bob", "eve"))
     for _ in range(size(6, 40)):
         task = began(hub, ada)
-        given = {"task_id": task, "reason": "r", "claim_epoch": 1}
+        given: dict[str, Any] = {"task_id": task, "reason": "r", "claim_epoch": 1}
         answers = at_once(
             *(
                 partial(ask, one, "task_hand_over", actor, **given, to=to.id)

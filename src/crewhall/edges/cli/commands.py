@@ -11,6 +11,8 @@ OWN_COMMANDS = {
     "config": "crewhall.edges.cli.config.command",
     "watch": "crewhall.edges.cli.watch",
     "status": "crewhall.edges.cli.status",
+    "inbox": "crewhall.edges.cli.inbox",
+    "reply": "crewhall.edges.cli.reply",
     "link": "crewhall.edges.cli.link",
     "backup": "crewhall.edges.cli.backup",
     "restore": "crewhall.edges.cli.restore",

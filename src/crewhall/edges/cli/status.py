@@ -23,5 +23,17 @@ def run(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) 
         from crewhall.edges.cli.in_process import status_here
 
         facts = {"running": False} | status_here(hall.settings)
-    facts = {"home": str(hall.settings.home)} | facts
-    return say(json.dumps(facts) if "--json" in flags else render.facts(facts))
+    facts = {"home": str(hall.settings.home), **facts}
+    if "--json" in flags:
+        return say(json.dumps(facts))
+    if "unread_messages" in facts:  # a hub of an older version does not say
+        facts["unread_messages"] = _unread(facts["unread_messages"])
+    return say(render.facts(facts))
+
+
+def _unread(unread: dict[str, Any]) -> str:
+    """How many messages the operator has not read, by priority, and how to read them."""
+    if not unread["count"]:
+        return "0"
+    some = [f"{number} {priority}" for priority, number in reversed(unread["by_priority"].items()) if number]
+    return f"{unread['count']} ({', '.join(some)}); `crewhall inbox` shows them"

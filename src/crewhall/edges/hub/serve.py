@@ -41,6 +41,10 @@ from crewhall.edges.http.websocket import LiveEdge
 from crewhall.edges.hub.services import HubServices
 from crewhall.edges.web.pages import Pages, make_link, url_of
 from crewhall.errors import Unavailable
+from crewhall.families.work.message import inbox
+from crewhall.families.work.message.hints import hint_counts
+from crewhall.families.work.message.model import OPERATOR_INBOX
+from crewhall.families.work.message.rules import unread_count
 from crewhall.hall_directory import refuse_read_only_home
 from crewhall.identity import operator_token
 from crewhall.tool import Registry
@@ -91,8 +95,11 @@ def web_app(services: HubServices) -> Starlette:
 
 def hub_facts(hub: Hub) -> dict[str, object]:
     """What a person wants to know about a running hub."""
+    now = hub.clock()
     with hub.store.read() as tx:
+        hint_counts(tx, OPERATOR_INBOX, now)
         hall, newest = tx.value("hall_get", key="id"), tx.value("event_newest")
+        counts = inbox.counts(tx, OPERATOR_INBOX, now)
     return {
         "version": __version__,
         "hall": hall,
@@ -102,6 +109,7 @@ def hub_facts(hub: Hub) -> dict[str, object]:
         "newest_event": newest,
         "tools": len(hub.registry.tools),
         "calls_not_logged": hub.calls.dropped,
+        "unread_messages": unread_count(counts).model_dump(),
     }
 
 

@@ -10,7 +10,16 @@ from pydantic_core import from_json
 from crewhall.bounded import WHOLE_BYTES, Cut, cut, json_text
 from crewhall.errors import Forbidden, InvalidInput
 from crewhall.families.work.lookup import no_such
-from crewhall.families.work.message.model import HALL, OPERATOR_INBOX, SUBJECT_LETTERS, URGENCY, Message, MessageRow
+from crewhall.families.work.message.model import (
+    HALL,
+    OPERATOR_INBOX,
+    SUBJECT_LETTERS,
+    URGENCY,
+    ByPriority,
+    Message,
+    MessageRow,
+    UnreadCount,
+)
 from crewhall.identity import Actor
 from crewhall.notices import full_name, quotation
 from crewhall.store.transaction import Row
@@ -105,6 +114,12 @@ def total(counts: Counts, status: str | None, priorities: Collection[str] | None
         for (one, priority), number in counts.items()
         if status in (None, one) and (not priorities or priority in priorities)
     )
+
+
+def unread_count(counts: Counts, priorities: Collection[str] | None = None) -> UnreadCount:
+    """How many messages are unread, by priority; those that were not asked for are 0."""
+    unread = {one: counts["unread", one] if not priorities or one in priorities else 0 for one in URGENCY}
+    return UnreadCount(count=sum(unread.values()), by_priority=ByPriority(**unread))
 
 
 def inbox_start(cursor: str | None, priorities: Collection[str] | None) -> Row:

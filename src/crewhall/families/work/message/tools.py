@@ -16,11 +16,9 @@ from crewhall.families.work.lookup import get, no_such
 from crewhall.families.work.message import inbox
 from crewhall.families.work.message.hints import hint_counts
 from crewhall.families.work.message.model import (
-    URGENCY,
     Body,
     Broadcast,
     BroadcastType,
-    ByPriority,
     ExpiresIn,
     ListedStatus,
     Message,
@@ -51,6 +49,7 @@ from crewhall.families.work.message.rules import (
     since_ms,
     thread_start,
     total,
+    unread_count,
     whole_message,
 )
 from crewhall.families.work.model import Done, Me, PageCursor, TaskId, WorkflowId
@@ -303,5 +302,4 @@ def message_count_unread(call: Call, agent_id: Me, priority: AnyOf[Priority] | N
         hint_counts(tx, agent_id, call.now)
         inbox.refuse_unknown(tx, agent_id)
         counts = inbox.counts(tx, agent_id, call.now)
-    unread = {one: counts["unread", one] if not priority or one in priority else 0 for one in URGENCY}
-    return UnreadCount(count=sum(unread.values()), by_priority=ByPriority(**unread))
+    return unread_count(counts, priority)
