@@ -17,6 +17,7 @@ from crewhall.families.all import registry
 from crewhall.identity import OPERATOR, Actor
 from tests.conftest import Agent, Clock, eventually, settings_for
 from tests.families.work.claims import (
+    PERSON,
     PLAN,
     agent_of,
     ask,
@@ -367,6 +368,17 @@ def overlap(url: str, table: str, first: str, second: str, step: Step) -> None:
         other.execute(lock, [second])
         other.commit()
         stepping.result(20)
+
+
+def test_a_hand_over_takes_agents_in_the_order_of_their_ids(wide: Hub, postgres_url: str) -> None:
+    first, second = sorted(register_agent(wide, name) for name in ("one", "two"))
+    for holder, to in ((first, second), (second, first)):
+        task = job(wide).task
+        claim(wide, task, holder)
+        step = partial(ask, wide, "task_hand_over", PERSON, task_id=task, to=to, reason="r")
+        overlap(postgres_url, "agent", first, second, step)
+        assert task_of(wide, task, "claimed_by", "claim_epoch") == (to, 2)
+    assert_claims_agree(postgres_url)
 
 
 def test_noting_who_is_here_takes_agents_in_the_order_of_their_ids(wide: Hub, postgres_url: str) -> None:

@@ -56,7 +56,7 @@ def give(agent: Agent, task: str, to: Agent, reason: str = "css", **more: Any) -
 def began(hub: Hub, agent: Agent) -> str:
     """A task that the agent is at, with a plan."""
     task = job(hub).task
-    claim(hub, task, agent.id)
+    agent.call("task_claim", task_id=task)
     agent.call("task_set_plan", id=task, plan=PLAN)
     agent.call("task_update_status", id=task, status="in_progress")
     return task
@@ -136,7 +136,7 @@ def test_a_notice_has_room_for_the_longest_names(hub: Hub) -> None:
     lead = Agent(hub, name, "coordinator")
     ada, bob = (register_with_token(hub, f"{name[2:]}{letter}") for letter in "ab")
     task = job(hub, name).task
-    claim(hub, task, ada.id)
+    ada.call("task_claim", task_id=task)
     give(lead, task, bob, why)
     (handed,), (taken,) = notices(hub, bob), notices(hub, ada)
     assert handed.endswith(f'Call task_load_context(task_id="{task}") before you go on.')
@@ -194,8 +194,8 @@ def test_a_worker_hands_over_nothing_that_it_does_not_hold(hub: Hub, ada: Agent,
 def test_what_cannot_go_over_is_refused_and_changes_nothing(hub: Hub, database: str, ada: Agent, bob: Agent) -> None:
     free, task = job(hub).task, began(hub, ada)
     needing = job(hub, {"name": "css", "required_capabilities": ["css"]}).task
-    ask(hub, "agent_register", ada.actor, name="ada", runtime="codex", capabilities=["css"])
-    claim(hub, needing, ada.id)
+    ada.call("agent_register", name="ada", runtime="codex", capabilities=["css"])
+    ada.call("task_claim", task_id=needing)
     offline = Agent(hub, "eve")
     gone = register_with_token(hub, "gone")
     gone.call("agent_unregister")
@@ -217,7 +217,7 @@ def test_what_cannot_go_over_is_refused_and_changes_nothing(hub: Hub, database: 
 
 def test_a_task_of_a_paused_workflow_goes_over(hub: Hub, ada: Agent, bob: Agent) -> None:
     work = job(hub)
-    claim(hub, work.task, ada.id)
+    ada.call("task_claim", task_id=work.task)
     ask(hub, "workflow_update_status", PERSON, id=work.id, status="paused", reason="wait")
     give(ada, work.task, bob)
     assert task_of(hub, work.task, "claimed_by") == bob.id
