@@ -3,11 +3,16 @@
 import math
 from typing import Any
 
+from crewhall.app.call import Call
 from crewhall.errors import Forbidden, InvalidInput
 from crewhall.identity import Actor
 from crewhall.tool import Tool
 
 DEPTH = 64
+HOW_TO_PROVE = (
+    "The command line and the dashboard send it. Other clients: `Authorization: Bearer` with the token in the hall's "
+    "directory, or CREWHALL_TOKEN for a bridge."
+)
 
 
 def refuse_unallowed(tool: Tool, actor: Actor) -> None:
@@ -26,6 +31,17 @@ def refuse_unallowed(tool: Tool, actor: Actor) -> None:
 
 def _description(actor: Actor) -> str:
     return "the operator" if actor.kind == "operator" else f"{actor.role or 'agent'} {actor.id}"
+
+
+def is_proven(actor: Actor) -> bool:
+    """Whether it is the operator, by token or cookie: a local client without a token may be anyone's agent."""
+    return actor.kind == "operator" and actor.proof in ("token", "cookie")
+
+
+def refuse_unproven(call: Call) -> None:
+    """Raise Forbidden unless the call carries the operator's token or cookie: this takes a person."""
+    if call.actor.proof not in ("token", "cookie"):
+        raise Forbidden(f"{call.tool.name} needs the operator's token", hint=HOW_TO_PROVE)
 
 
 def with_acting_agent(tool: Tool, actor: Actor, arguments: dict[str, Any], agent_id: str | None) -> dict[str, Any]:

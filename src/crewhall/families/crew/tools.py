@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from crewhall.app import Call
+from crewhall.app.checks import refuse_unproven
 from crewhall.bounded import AnyOf, Limit, Offset, page, rows_and_total
 from crewhall.config import Settings
 from crewhall.errors import Forbidden, InvalidInput, NotFound
@@ -24,7 +25,6 @@ from crewhall.families.crew.changes import (
     carry_out,
     find_instance,
     names_taken,
-    refuse_unproven,
 )
 from crewhall.families.crew.delivery import has_inbox_only, queue_message
 from crewhall.families.crew.family import crew

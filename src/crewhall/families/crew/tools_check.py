@@ -4,8 +4,8 @@ import logging
 from dataclasses import replace
 
 from crewhall.app import Call, Tick
+from crewhall.app.checks import refuse_unproven
 from crewhall.errors import Failure
-from crewhall.families.crew.changes import refuse_unproven
 from crewhall.families.crew.family import crew
 from crewhall.families.crew.model import DifferenceShown, InstanceCheck, InstanceRepair
 from crewhall.families.crew.reconcile import Difference, find_differences

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from crewhall.app import Call
+from crewhall.app.checks import refuse_unproven
 from crewhall.config import SECRET_VARIABLE, Setting, Settings
-from crewhall.families.crew.changes import refuse_unproven
 from crewhall.families.crew.family import crew
 from crewhall.live_settings import find_setting, read_live, stored_value
 from crewhall.store.transaction import Look

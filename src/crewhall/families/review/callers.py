@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from crewhall.app import Call
+from crewhall.app.checks import refuse_unproven
 from crewhall.errors import Failure, Forbidden, InvalidInput
-from crewhall.families.crew.changes import find_instance, refuse_unproven
+from crewhall.families.crew.changes import find_instance
 from crewhall.families.crew.model import InstanceRow
 from crewhall.families.crew.rules import ID_PATTERN
 from crewhall.outside.git import open_repository

@@ -6,8 +6,8 @@ from typing import Annotated, cast
 from pydantic import Field
 
 from crewhall.app import Call
+from crewhall.app.checks import refuse_unproven
 from crewhall.errors import InvalidState, NotFound
-from crewhall.families.crew.changes import refuse_unproven
 from crewhall.families.review.family import review
 from crewhall.families.review.items import known_items
 from crewhall.families.review.model import ItemId, ItemRow, ItemWaived
