@@ -197,7 +197,7 @@ def test_a_person_decides_how_it_goes_on(site: JudgeSite) -> None:
             assert refusal.value.code == "FORBIDDEN" and "operator" in refusal.value.hint
     for word in ("in_progress", "abandoned", "paused"):  # a local client without a token may be anyone's agent
         refused = site.refusal("workflow_update_status", id=work.id, status=word)
-        assert refused.code == "FORBIDDEN" and "crewhall workflow update-status" in refused.hint
+        assert refused.code == "FORBIDDEN" and "crewhall resume" in refused.hint and "CREWHALL_TOKEN" in refused.hint
     assert status(site, work.id) == "paused"
     lift(site, work.id)
     assert status(site, work.id) == "in_progress"
@@ -225,7 +225,7 @@ def test_no_hint_after_a_halt_sends_an_agent_where_it_is_refused(site: JudgeSite
     ada.call("workflow_update_status", id=work.id, status="paused")
     with pytest.raises(Failure) as refusal:
         ada.call("task_claim", task_id=work.task, agent_id=ada.id)
-    assert refusal.value.hint == "workflow_update_status sets it in_progress again."
+    assert "Only whoever may change it resumes it" in refusal.value.hint
     ada.call("workflow_update_status", id=work.id, status="in_progress")
     assert ada.call("task_claim", task_id=work.task, agent_id=ada.id)["success"]
 

@@ -52,7 +52,7 @@ def halted_by(database: str) -> dict[str, str | None]:
 def actors(hub: Hub) -> dict[str, Actor]:
     """One actor of each kind that can pause a workflow, by the word for it."""
     agents = {role: Agent(hub, role, role).actor for role in ("coordinator", "worker")}
-    return {"operator": OPERATOR, **agents}
+    return {"operator": PERSON, **agents}
 
 
 def halt_as_judge(hub: Hub, workflow: str) -> None:
@@ -68,7 +68,7 @@ def test_who_paused_is_kept_until_the_workflow_leaves_paused(hub: Hub, database:
         assert halted_by(database)[paused] is None
         move(hub, paused, "paused", actor=actor)
         assert halted_by(database)[paused] == word
-        move(hub, paused, left_for)
+        move(hub, paused, left_for, actor=PERSON)
         assert halted_by(database)[paused] is None
 
 
@@ -81,8 +81,8 @@ def test_the_judge_is_kept_as_the_one_who_halted(hub: Hub, database: str) -> Non
     assert halted_by(database) == {halted: None}
 
 
-def test_a_paused_task_that_nobody_holds_is_not_begun_while_its_workflow_is_paused(hub: Hub) -> None:
-    """Whoever starts it again begins work, with a token or without; a holder was at it all along."""
+def test_a_paused_task_is_not_begun_while_its_workflow_is_paused(hub: Hub) -> None:
+    """Whoever starts it again begins work, with a token or without, its holder too."""
     work, ada = job(hub, "free", "held", most=2), Agent(hub, "ada")
     for actor, name in ((OPERATOR, "free"), (ada.actor, "held")):
         for status in ("in_progress", "paused"):
@@ -91,8 +91,9 @@ def test_a_paused_task_that_nobody_holds_is_not_begun_while_its_workflow_is_paus
     for actor in (OPERATOR, PERSON, ada.actor):
         begin = {"id": work.tasks["free"], "status": "in_progress"}
         assert refusal(hub, "task_update_status", actor, **begin) == "INVALID_STATE"
-    ask(hub, "task_update_status", ada.actor, id=work.tasks["held"], status="in_progress")
+    assert refusal(hub, "task_update_status", ada.actor, id=work.tasks["held"], status="in_progress") == "INVALID_STATE"
     move(hub, work.id, "in_progress", actor=PERSON)
+    ask(hub, "task_update_status", ada.actor, id=work.tasks["held"], status="in_progress")
     ask(hub, "task_update_status", id=work.tasks["free"], status="in_progress")
 
 
@@ -139,7 +140,7 @@ def test_a_pause_is_made_ones_own_by_a_higher_one_alone(hub: Hub, database: str)
         move(hub, paused, "paused", actor=known[word])
         assert halted_by(database)[paused] == word
         assert refusal(hub, "workflow_update_status", known["worker"], id=paused, status="in_progress") == "FORBIDDEN"
-    assert refusal(hub, "workflow_update_status", id=paused, status="paused") == "INVALID_TRANSITION"
+    assert refusal(hub, "workflow_update_status", PERSON, id=paused, status="paused") == "INVALID_TRANSITION"
     halt_as_judge(hub, paused)
     assert halted_by(database)[paused] == "judge"
     assert refusal(hub, "workflow_update_status", PERSON, id=paused, status="paused") == "INVALID_TRANSITION"
@@ -148,7 +149,7 @@ def test_a_pause_is_made_ones_own_by_a_higher_one_alone(hub: Hub, database: str)
 def test_those_that_the_judge_halted_can_be_listed(hub: Hub) -> None:
     halted, paused = job(hub).id, job(hub).id
     halt_as_judge(hub, halted)
-    move(hub, paused, "in_progress", "paused")
+    move(hub, paused, "in_progress", "paused", actor=PERSON)
     by = {word: ask(hub, "workflow_list", halted_by=word) for word in ("judge", "operator", "worker")}
     assert {word: [one["id"] for one in found["workflows"]] for word, found in by.items()} == {
         "judge": [halted],
@@ -214,7 +215,7 @@ def upgraded(old_database: str, tmp_path: Path) -> Iterator[Hub]:
 
 def test_the_operator_alone_lifts_a_halt_of_an_older_hub(upgraded: Hub, old_database: str) -> None:
     assert halted_by(old_database) == dict.fromkeys(OLD_WORKFLOWS) | {HALTED: "judge"}
-    agents = [actor for actor in actors(upgraded).values() if actor != OPERATOR]
+    agents = [actor for actor in actors(upgraded).values() if actor != PERSON]
     for agent in agents:
         for word in ("in_progress", "abandoned"):
             code = refusal(upgraded, "workflow_update_status", agent, id=HALTED, status=word)

@@ -436,7 +436,7 @@ def test_completed_is_refused_while_tasks_are_open(operator: Ask) -> None:
 
 
 @pytest.mark.parametrize("status", ["paused", "failed"])
-def test_no_task_of_a_paused_or_failed_workflow_is_begun_and_what_runs_can_end(
+def test_no_task_of_a_paused_or_failed_workflow_is_begun_and_what_runs_ends_in_a_failed_one(
     hub: Hub, operator: Ask, status: str
 ) -> None:
     workflow, found = plan_workflow(operator, task("a"), task("b"), task("c"), task("d"), max_parallel_tasks=4)
@@ -455,9 +455,15 @@ def test_no_task_of_a_paused_or_failed_workflow_is_begun_and_what_runs_can_end(
     assert (shown["workflow_status"], shown["recommended_count"], shown["total"]) == (status, 0, 2)
     assert all_rows(hub) == before
     assert ada.call("task_claim", task_id=found["a"])["success"], "what is held stays held"
+    if status == "paused":
+        ends = {"id": found["a"], "status": "completed", "outcome": "done"}
+        assert code_of(ada.call, "task_update_status", **ends) == "INVALID_STATE"
+        assert code_of(operator, "task_update_status", id=found["b"], status="skipped") == "INVALID_STATE"
+        operator("workflow_update_status", id=workflow, status="in_progress")
     move(ada.call, found["a"], "completed")
     move(operator, found["b"], "skipped")
-    operator("workflow_update_status", id=workflow, status="in_progress")
+    if status == "failed":
+        operator("workflow_update_status", id=workflow, status="in_progress")
     assert [one["name"] for one in ada.call("task_get_available")["tasks"]] == ["c"]
     assert ada.call("task_claim", task_id=found["c"])["success"]
 

@@ -28,7 +28,7 @@ from crewhall.families.work.task.model import TaskRow
 from crewhall.families.work.task.pages import count_step
 from crewhall.families.work.task.rules import UNDER_WAY
 from crewhall.families.work.workflow.model import WorkflowLocked, WorkflowState
-from crewhall.families.work.workflow.rules import is_halted, refuse_not_running
+from crewhall.families.work.workflow.rules import refuse_paused
 from crewhall.store.transaction import Row, Tx
 
 PutBackReason = Literal["released", "expired"]
@@ -86,13 +86,13 @@ def task_to_write(
     Whoever changes a task that nobody holds, and not only notes something, supersedes the claim that lapsed on it.
 
     A lapsed claim of the caller's that nobody took goes on, unless its workflow was abandoned, which frees all claims.
-    While the judge halts the workflow it does not: that would be a claim. Raises InvalidState then, except for notes.
+    While the workflow is paused it does not: that would be a claim. Raises InvalidState then, except for notes.
     """
     workflow, task = locked_task(tx, task_id, is_shared=is_shared)
     claim = _lapsed_claim(call, tx, task, epoch)
-    if claim is not None and is_halted(workflow):
+    if claim is not None and workflow["status"] == "paused":
         if not notes_only:
-            refuse_not_running(workflow, "taken up again")
+            refuse_paused(workflow, "taken up again")
     elif claim is not None and workflow["status"] != "abandoned":
         _renew(call, tx, task, claim)
         task = get(tx, "task", task_id)

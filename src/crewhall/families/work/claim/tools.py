@@ -26,7 +26,7 @@ from crewhall.families.work.lookup import get_locked, no_such
 from crewhall.families.work.model import Done, Me, Short, TaskId
 from crewhall.families.work.task.model import TaskRow
 from crewhall.families.work.task.pages import blocker_names
-from crewhall.families.work.workflow.rules import refuse_not_running
+from crewhall.families.work.workflow.rules import refuse_not_running, refuse_paused
 from crewhall.families.work.workspace.creation import workspace_for
 from crewhall.families.work.workspace.model import TaskWorkspace
 from crewhall.store.transaction import Tx
@@ -52,6 +52,7 @@ def task_claim(call: Call, task_id: TaskId, agent_id: Me) -> Claim:
         if task["claimed_by"] == agent_id:
             epoch, until = task["claim_epoch"], keep_busy(call, tx, agent, task_id)
         else:
+            refuse_paused(workflow, "claimed")
             refuse_unclaimable(task, blocker_names(tx, task))
             refuse_not_running(workflow, "claimed")
             refuse_incapable_agent(tx, task, agent)

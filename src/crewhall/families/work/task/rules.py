@@ -22,6 +22,13 @@ TASK_NEXT: dict[str, tuple[str, ...]] = {
 }
 RUNNING = ("planning", "in_progress")  # counts towards max_parallel_tasks, as does a task that is held
 UNDER_WAY = ("planning", "in_progress", "paused")
+BINDING = {  # statuses that begin or finish work, which a pause of the workflow holds up, and the words for that
+    "planning": "planned",
+    "in_progress": "begun",
+    "completed": "completed",
+    "failed": "set failed",
+    "skipped": "skipped",
+}
 REPLANNED = ("planning", "in_progress", "paused", "failed")
 
 
@@ -61,7 +68,7 @@ def is_running(task: TaskRow) -> bool:
 
 
 def is_begun(task: TaskRow) -> bool:
-    """Whether somebody is at the task, and so may go on with it while its workflow is paused."""
+    """Whether somebody is at the task, and so may go on with it while its workflow counts as failed."""
     return is_running(task) and task["status"] not in ("pending", "failed")
 
 

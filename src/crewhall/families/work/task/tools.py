@@ -55,10 +55,10 @@ from crewhall.families.work.task.pages import (
     near,
     summaries,
 )
-from crewhall.families.work.task.rules import REPLANNED, RUNNING, is_begun, refuse_task_step
+from crewhall.families.work.task.rules import BINDING, REPLANNED, RUNNING, is_begun, refuse_task_step
 from crewhall.families.work.workflow.model import WorkflowLocked
 from crewhall.families.work.workflow.plans import recompute_standings
-from crewhall.families.work.workflow.rules import refuse_not_running
+from crewhall.families.work.workflow.rules import refuse_not_running, refuse_paused
 from crewhall.store.transaction import Tx
 
 SEEN = 200  # checkpoints looked at for one task
@@ -172,6 +172,7 @@ def task_update_status(
 ) -> Done:
     """Move a task on: planning, in_progress, paused, completed, failed or skipped.
 
+    While its workflow is paused it goes to paused alone.
     An agent that is known by its token or its bridge, and moves on a task which no one holds, claims it by that.
     Completing, failing and skipping end the claim.
     """
@@ -191,11 +192,17 @@ def _step(call: Call, id: str, status: TaskStatus, result: dict[str, str | None]
     """Move on a task that its holder is at: nobody who changes another task waits for that. Raises ConcernsWorkflow."""
     with call.begin() as tx:
         workflow, task = task_to_write(call, tx, id, epoch, is_shared=True)
+        _refuse_while_paused(workflow, status)
         if task["claimed_by"] is None or workflow["status"] != "in_progress":
             raise ConcernsWorkflow
         refuse_task_step(task, status, result["outcome"], result["error"], blocker_names(tx, task))
         _set_status(call, tx, task, status, result)
     return Done(success=True)
+
+
+def _refuse_while_paused(workflow: WorkflowLocked, status: TaskStatus) -> None:
+    if status in BINDING:
+        refuse_paused(workflow, BINDING[status])
 
 
 def _set_status(call: Call, tx: Tx, task: TaskRow, status: TaskStatus, result: dict[str, str | None]) -> None:
@@ -211,6 +218,7 @@ def _update(call: Call, id: str, status: TaskStatus, result: dict[str, str | Non
         if ends and call.agent_id is not None:
             hint_holder(tx, call.agent_id, id)
         workflow, task = task_to_write(call, tx, id, epoch)
+        _refuse_while_paused(workflow, status)
         refuse_task_step(task, status, result["outcome"], result["error"], blocker_names(tx, task))
         if workflow["status"] == "abandoned":
             refuse_not_running(workflow, status)

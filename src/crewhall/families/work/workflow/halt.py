@@ -4,46 +4,53 @@ Pauses of a workflow: who set one, who may lift it, and the judge's halt, which 
     planning, ready, in_progress, failed ── halt ──▶ paused, halted_by judge      paused by anyone ── halt ──▶ the same
     in_progress ── pause ──▶ paused, halted_by operator | coordinator | worker
 
-Who paused it is a column. What the reason says decides nothing: every agent can write one.
+Who paused it is a column. What the reason says decides nothing: every agent can write one. The operator is who brings
+the operator's token or cookie: a client without a token counts as the agent for which its bridge speaks, else as a
+worker.
 """
 
 import json
 
 from crewhall.app import Call
+from crewhall.app.checks import HOW_TO_PROVE, is_proven
 from crewhall.errors import Forbidden
 from crewhall.families.work.lookup import get_locked
 from crewhall.families.work.workflow.archive import restore
 from crewhall.families.work.workflow.model import Pauser, WorkflowLocked
-from crewhall.families.work.workflow.rules import WORKFLOW_NEXT, is_halted, lifters, may_lift, pause_text
-from crewhall.identity import Actor
+from crewhall.families.work.workflow.rules import (
+    WORKFLOW_NEXT,
+    is_halted,
+    lifters,
+    may_lift,
+    pause_fields,
+    pause_text,
+    takes_a_person,
+)
 from crewhall.store.transaction import Tx
 
 HALT = "CRITICAL_HALT"
 
 
 def refuse_lifting(call: Call, workflow: WorkflowLocked) -> None:
-    """Raise Forbidden when an agent would end a pause that it may not lift: by resuming, or by abandoning.
-
-    A local client without a token may lift a pause like the operator, but not the judge's halt.
-    """
-    if workflow["status"] == "paused" and not may_lift(pauser(call.actor), workflow["halted_by"]):
-        raise Forbidden(
-            pause_text(workflow),
-            hint=f"Stop work on it. Only {lifters(workflow)} resumes or abandons it; message_send reaches them.",
-        )
-    if is_halted(workflow) and call.actor.proof not in ("token", "cookie"):  # it may be anyone's agent
-        raise Forbidden(
-            pause_text(workflow),
-            hint="Stop work on it. Only the operator resumes or abandons it, with the operator's token: "
-            f"`crewhall workflow update-status {workflow['id']} …` and the dashboard's cookie send it.",
-        )
+    """Raise Forbidden when somebody would end a pause that they may not lift: by resuming, or by abandoning."""
+    if workflow["status"] != "paused" or may_lift(pauser(call), workflow["halted_by"]):
+        return
+    way = "and message_send reaches them."
+    if takes_a_person(workflow):
+        way = f"with the operator's token: `crewhall resume {workflow['id']}`. {HOW_TO_PROVE}"
+    raise Forbidden(
+        pause_text(workflow),
+        hint=f"Stop work on it. Only {lifters(workflow)} resumes or abandons it, {way}",
+        **pause_fields(workflow),
+    )
 
 
-def pauser(actor: Actor) -> Pauser:
-    """The word that `halted_by` has for this actor: operator, or the agent's role."""
-    if actor.kind == "operator":
+def pauser(call: Call) -> Pauser:
+    """The word that `halted_by` has for the caller: operator, or the agent's role."""
+    if is_proven(call.actor):
         return "operator"
-    return "coordinator" if actor.role == "coordinator" else "worker"
+    role = call.actor.role if call.bound is None else call.bound.role
+    return "coordinator" if role == "coordinator" else "worker"
 
 
 def halt(tx: Tx, workflow_id: str, reason: str, now: int) -> bool:

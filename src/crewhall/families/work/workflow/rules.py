@@ -72,6 +72,11 @@ def lifters(workflow: WorkflowLocked) -> str:
     return LIFTERS[RANK[workflow["halted_by"]]]
 
 
+def takes_a_person(workflow: WorkflowLocked) -> bool:
+    """Whether the operator alone may end its pause."""
+    return RANK[workflow["halted_by"]] == RANK["operator"]
+
+
 def is_halted(workflow: WorkflowLocked) -> bool:
     """Whether the judge has stopped it: then the operator alone resumes it."""
     return workflow["status"] == "paused" and workflow["halted_by"] == "judge"
@@ -83,16 +88,26 @@ def pause_text(workflow: WorkflowLocked) -> str:
     return f"workflow {workflow['id']} is paused{by}: {workflow['status_reason'] or 'no reason was given'}"
 
 
-def refuse_not_running(workflow: WorkflowLocked, what: str) -> None:
-    """Raise InvalidState when no task of the workflow may be begun now."""
-    status = workflow["status"]
-    if status == "paused":
+def pause_fields(workflow: WorkflowLocked) -> dict[str, str | None]:
+    """What a refusal says of the pause: by whom, and why."""
+    return {"paused_by": workflow["halted_by"], "reason": workflow["status_reason"]}
+
+
+def refuse_paused(workflow: WorkflowLocked, what: str) -> None:
+    """Raise InvalidState while the workflow is paused: until it goes on, no task of it is begun or finished."""
+    if workflow["status"] == "paused":
         raise InvalidState(
             f"{pause_text(workflow)}. No task of it can be {what}",
-            hint=f"Stop work on it. Only {lifters(workflow)} resumes it, with workflow_update_status."
-            if RANK[workflow["halted_by"]]
-            else "workflow_update_status sets it in_progress again.",
+            hint="Begin and finish nothing in it. Add a checkpoint (checkpoint_add), then wait or release the task "
+            f"(task_release). Only {lifters(workflow)} resumes it, with workflow_update_status.",
+            **pause_fields(workflow),
         )
+
+
+def refuse_not_running(workflow: WorkflowLocked, what: str) -> None:
+    """Raise InvalidState when no task of the workflow may be begun now."""
+    refuse_paused(workflow, what)
+    status = workflow["status"]
     if status not in RUNS:
         hints = {
             "planning": "workflow_set_plan makes it ready.",

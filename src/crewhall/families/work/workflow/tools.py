@@ -255,11 +255,11 @@ def workflow_update_status(
             tx.ahead("workflow_held", id=id, agent_id=call.actor.id)
         before = get_locked(tx, "workflow", id)
         refuse_lifting(call, before)  # first: its hint is true for an agent, whichever step it wants
-        refuse_workflow_step(before, status, pauser(call.actor))
+        refuse_workflow_step(before, status, pauser(call))
         if status == "abandoned":
             held = tx.one("workflow_held", id=id, agent_id=call.actor.id)
             refuse_others_place(f"workflow {id}", held, call.actor)
-        halted_by = pauser(call.actor) if status == "paused" else None
+        halted_by = pauser(call) if status == "paused" else None
         tx.run("workflow_status_set", id=id, status=status, reason=reason, halted_by=halted_by, now=call.now)
         if status == "in_progress":
             restore(tx, before, call.now)
