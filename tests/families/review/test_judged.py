@@ -162,6 +162,25 @@ def test_a_halt_pauses_the_workflow(make_judged: Callable[..., Judged]) -> None:
     assert loop.rounds()[0]["priority"] == "urgent"
 
 
+def test_no_review_is_asked_for_while_the_workflow_is_paused(make_judged: Callable[..., Judged]) -> None:
+    """Also not after the task was given back: that is what would be reviewed."""
+    loop = make_judged()
+    person = {"id": loop.workflow, "reason": "look at the sky"}
+    loop.site.call("workflow_update_status", status="paused", **person)
+    for _ in range(2):
+        refused = loop.refusal(loop.coder, "request_review")
+        assert (refused.code, refused.fields["paused_by"], refused.fields["reason"]) == (
+            "INVALID_STATE",
+            "operator",
+            "look at the sky",
+        )
+        assert "checkpoint_add" in refused.hint and loop.status() == "started" and loop.rounds() == []
+        loop.by(loop.coder, "task_release", task_id=loop.task)
+    loop.site.call("workflow_update_status", status="in_progress", **person)
+    loop.by(loop.coder, "task_claim", task_id=loop.task)
+    loop.judge(loop.says("FAIL", "Grey."))
+
+
 def test_a_coder_that_ends_meanwhile_hears_no_verdict(make_judged: Callable[..., Judged]) -> None:
     loop = make_judged()
     loop.claude.plays(loop.says("FAIL", "Grey."))

@@ -12,6 +12,7 @@ from crewhall.fakehosts.host import FakeHost
 from crewhall.fakehosts.merging import merge
 from tests.families.crew.conftest import Site
 from tests.families.review.conftest import Loop
+from tests.families.work.workflows import plan_workflow, task
 from tests.outside.repos import commit, git
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("database", ["sqlite"], indirect=True)]
@@ -93,6 +94,23 @@ def test_a_reviewer_approves_only_what_nothing_blocks(make_landing: Callable[...
     (pull,) = loop.repo.pulls.values()
     assert pull.body == PULL["description"]
     assert loop.site.call("review_get", instance_id=loop.coder)["open_items"] == []
+
+
+def test_no_pull_request_is_opened_for_a_task_of_a_paused_workflow(make_landing: Callable[..., Landing]) -> None:
+    """Not by its coder, nor by the reviewer, whose feedback is accepted all the same."""
+    loop = make_landing()
+    workflow, tasks = plan_workflow(loop.site.call, task("sky"))
+    loop.by(loop.coder, "task_claim", task_id=tasks["sky"])
+    reviewer = loop.request()
+    loop.site.call("workflow_update_status", id=workflow, status="paused", reason="look")
+    for caller in (loop.coder, reviewer):
+        refused = loop.refusal(caller, "create_pull_request", **PULL)
+        assert (refused.code, refused.fields["paused_by"]) == ("INVALID_STATE", "operator")
+        assert not loop.repo.pulls
+    loop.send(reviewer)
+    loop.run_chores()
+    loop.site.call("workflow_update_status", id=workflow, status="in_progress")
+    assert loop.open()["pr_number"] == 1
 
 
 def test_a_coders_own_pull_says_what_still_blocks(make_landing: Callable[..., Landing]) -> None:

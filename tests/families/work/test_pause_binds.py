@@ -48,7 +48,7 @@ def pause(hub: Hub, workflow: str, by: str = "operator", reason: str | None = "l
             assert halt(tx, workflow, "a report", tx.now)
         return
     actor = PERSON if by == "operator" else Agent(hub, f"a {by}", by).actor
-    more = {} if reason is None else {"reason": reason}
+    more: dict[str, Any] = {} if reason is None else {"reason": reason}
     ask(hub, "workflow_update_status", actor, id=workflow, status="paused", **more)
 
 
@@ -130,7 +130,7 @@ def test_what_keeps_work_is_accepted_while_it_is_paused(hub: Hub) -> None:
     ada.call("checkpoint_add", task_id=work.task, type="progress", summary="half of it")
     ada.call("task_set_plan", id=work.task, plan=PLAN)
     ada.call("task_update_status", id=work.task, status="paused")
-    ada.call("message_send", recipient_id=bob.id, message_type="info", subject="s", body="it is paused")
+    ada.call("message_send", recipient_id=bob.id, message_type="notification", subject="s", body="it is paused")
     bob.call("task_release", task_id=work.tasks["two"])
     ada.call("task_release", task_id=work.task, reason="paused")
     assert [task_of(hub, one, "status", "claimed_by") for one in work.tasks.values()] == [("pending", None)] * 2

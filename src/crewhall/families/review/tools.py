@@ -53,6 +53,7 @@ from crewhall.families.review.rules import (
 )
 from crewhall.families.review.rules_contract import contract_text, refuse_unjudgeable
 from crewhall.families.review.steps import REVIEWING, SENDING
+from crewhall.families.work.workflow.halt import refuse_paused_work
 from crewhall.identity import new_id
 from crewhall.live_settings import live_setting
 from crewhall.outside.environment import refuse_missing
@@ -87,6 +88,7 @@ def request_review(
     begun: tuple[Change, InstanceRow] | None = None
     with call.begin_midway() as tx:
         tx.run("hall_lock")
+        refuse_paused_work(tx, coder["agent_id"], "reviewed")
         coder = locked_row(tx, coder["id"])
         decision, limits = _decision(call, tx, coder)
         if decision.iteration is None:

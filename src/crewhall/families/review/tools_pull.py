@@ -23,6 +23,7 @@ from crewhall.families.review.pull_steps import PULLING
 from crewhall.families.review.pull_target import changed_paths, find_base, pull_target, refuse_unseen
 from crewhall.families.review.quotes import one_line
 from crewhall.families.work.message.model import HALL
+from crewhall.families.work.workflow.halt import refuse_paused_work
 from crewhall.outside.git import open_repository
 from crewhall.store.transaction import Row, Tx
 from crewhall.tool import Result
@@ -82,6 +83,7 @@ def create_pull_request(
     refuse_branch_paths(paths, call.settings["pulls.branch_deny"], call.settings["pulls.branch_allow"])
     reading = read_round(call, caller, []) if caller["type"] == "review" else None
     with call.begin_midway() as tx:
+        refuse_paused_work(tx, owner["agent_id"], "given a pull request")
         _refuse_unheard(tx, caller, owner)
         row = locked_row(tx, owner["id"])
         refuse_busy(row["id"], [one["kind"] for one in tx.all("operations_on", subject=row["id"])])

@@ -24,6 +24,7 @@ from crewhall.families.work.workflow.rules import (
     may_lift,
     pause_fields,
     pause_text,
+    refuse_paused,
     takes_a_person,
 )
 from crewhall.store.transaction import Tx
@@ -43,6 +44,12 @@ def refuse_lifting(call: Call, workflow: WorkflowLocked) -> None:
         hint=f"Stop work on it. Only {lifters(workflow)} resumes or abandons it, {way}",
         **pause_fields(workflow),
     )
+
+
+def refuse_paused_work(tx: Tx, agent_id: str, what: str) -> None:
+    """Raise InvalidState when a workflow is paused in which the agent holds a task, or held its last one."""
+    for workflow in tx.all("workflows_share_of_agent", agent_id=agent_id):
+        refuse_paused(workflow, what)
 
 
 def pauser(call: Call) -> Pauser:

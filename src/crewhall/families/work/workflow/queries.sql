@@ -33,6 +33,16 @@ SELECT id, status, status_reason, halted_by, CASE WHEN plan IS NULL THEN 0 ELSE 
        archived_at
   FROM workflow WHERE id = (SELECT workflow_id FROM task WHERE task.id = :task_id) {for_share};
 
+-- name: workflows_share_of_agent
+-- The same of the workflows in which an agent holds a task, and of that in which it held one last.
+SELECT id, status, status_reason, halted_by, CASE WHEN plan IS NULL THEN 0 ELSE 1 END AS has_plan, max_parallel_tasks,
+       task_count, finished_count, completed_count, started_at, repository_path, auto_create_workspaces
+  FROM workflow
+ WHERE id IN (SELECT workflow_id FROM task WHERE claimed_by = :agent_id)
+    OR id = (SELECT task.workflow_id FROM claim JOIN task ON task.id = claim.task_id
+              WHERE claim.agent_id = :agent_id ORDER BY claim.claimed_at DESC, claim.task_id LIMIT 1)
+ ORDER BY id {for_share};
+
 -- name: workflow_state
 -- A workflow's changing parts, to read.
 SELECT id, status, max_parallel_tasks, task_count, finished_count, completed_count, started_at, repository_path,
