@@ -31,8 +31,8 @@ TABLES = {
     "workflow": Table(
         "workflow",
         "id",
-        "name status status_reason halted_by repository_path max_parallel_tasks reviewer created_at "
-        "started_at finished_at archived_at",
+        "name status status_reason halted_by hall_pause paused_from repository_path max_parallel_tasks reviewer "
+        "created_at started_at finished_at archived_at",
     ),
     "task": Table(
         "task",

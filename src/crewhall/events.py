@@ -31,6 +31,8 @@ EVENTS = {
     "checkpoint.added": EventKind("task", "An agent added a checkpoint to the task."),
     "file.reserved": EventKind("agent", "The agent reserved paths of a repository."),
     "file.released": EventKind("agent", "The agent released paths that it had reserved."),
+    "hall.paused": EventKind("hall", "The operator paused the hall; an event of each workflow that it holds has more."),
+    "hall.resumed": EventKind("hall", "The operator resumed the hall."),
     "hall.changed": EventKind(
         "any", "Rows changed, as `changes` says: without another event, or too many for the next event of the subject."
     ),

@@ -26,6 +26,7 @@ from tests.edges.interfaces import (
 )
 from tests.edges.sample_arguments import furnish, needed
 from tests.edges.test_same_bodies import GOOD, LASTING, Connected
+from tests.families.work.claims import PERSON
 from tests.outside.repos import make_repository
 from tests.sizes import size
 
@@ -154,6 +155,10 @@ SCRIPT: list[Step] = [
     ("message_mark_read", {"message_ids": ["$ms", "ms_nothing"]}, "NOT_FOUND"),
     ("message_archive", {"message_ids": ["$ms"]}, None),
     ("message_archive", {"message_ids": "$ms"}, "INVALID_INPUT"),
+    ("hall_pause", {"reason": "ü"}, None),
+    ("hall_pause", {"reason": ""}, "INVALID_INPUT"),
+    ("hall_resume", {}, None),
+    ("hall_resume", {"reason": "r"}, "INVALID_INPUT"),
     ("text_read", {"id": "$wf", "field": "source_content", "offset": 1}, None),
     ("text_read", {"id": "$wf", "field": "name"}, "INVALID_INPUT"),
 ]
@@ -187,7 +192,7 @@ def interfaces(shared_hubs: SharedHubs) -> Iterator[dict[str, Interface]]:
 
 def directly(live: Live, tool: str, arguments: dict[str, Any], token: str) -> dict[str, Any]:
     """The hub itself, by no edge."""
-    return dispatch.call(live.hub, tool, arguments, OPERATOR, edge="test").body
+    return dispatch.call(live.hub, tool, arguments, PERSON, edge="test").body
 
 
 class Telling:

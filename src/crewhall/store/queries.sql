@@ -51,6 +51,14 @@ INSERT INTO hall (key, value) VALUES ('id', :id) ON CONFLICT (key) DO NOTHING;
 -- Hold the hall's own row: for rules about the hall as a whole.
 SELECT key FROM hall WHERE key = 'id' {for_update};
 
+-- name: hall_share
+-- Share the hall's own row: what is decided for the hall as a whole stays so until commit.
+SELECT key FROM hall WHERE key = 'id' {for_share};
+
+-- name: hall_drop
+-- Forget one fact about the hall itself.
+DELETE FROM hall WHERE key = :key;
+
 -- name: call_log_prune
 -- Forget the calls older than a time.
 DELETE FROM call_log WHERE at < :before;

@@ -41,8 +41,8 @@ RECORDED = {
         "workflow",
         ("id",),
         _columns(
-            "name status status_reason halted_by source_type source_ref repository_path max_parallel_tasks "
-            "auto_create_workspaces started_at finished_at archived_at created_at",
+            "name status status_reason halted_by hall_pause paused_from source_type source_ref repository_path "
+            "max_parallel_tasks auto_create_workspaces started_at finished_at archived_at created_at",
             reviewer="instance",
         ),
     ),

@@ -63,6 +63,7 @@ def workflow(status: str = "in_progress", tasks: int = 4, finished: int = 4, **m
         "max_parallel_tasks": 1,
         "started_at": None,
         "halted_by": None,
+        "hall_pause": None,
         "status_reason": None,
         "has_plan": 1,
         **counts,

@@ -240,6 +240,8 @@ def _count_agents(ask: Ask, person: Ask, ada: str, bob: str, one: str) -> None:
     new = person("agent_token_create", "for a new agent", name="new")["agent_id"]
     person("agent_archive", id=new)
     person("agent_token_revoke", agent_id=bob)
+    person("hall_pause", reason="r")
+    person("hall_resume")
     person("setting_get", key="work.enforce_parallelism")
     person("setting_set", key="work.enforce_parallelism", value="true")
     ask("agent_unregister", id=ada)

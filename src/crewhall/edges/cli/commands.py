@@ -13,6 +13,8 @@ OWN_COMMANDS = {
     "status": "crewhall.edges.cli.status",
     "inbox": "crewhall.edges.cli.inbox",
     "reply": "crewhall.edges.cli.reply",
+    "pause": "crewhall.edges.cli.pause",
+    "resume": "crewhall.edges.cli.resume",
     "link": "crewhall.edges.cli.link",
     "backup": "crewhall.edges.cli.backup",
     "restore": "crewhall.edges.cli.restore",

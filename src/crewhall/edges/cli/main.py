@@ -30,6 +30,8 @@ usage: crewhall [--home DIR] [--json] [--debug] <command> …
   status                         is a hub running, and what is in the hall
   inbox [ID | --all]             what agents wrote to you; with an ID one message, which is read then
   reply ID TEXT                  answer a message that agents wrote to you
+  pause WORKFLOW|--all [REASON]  let nothing be begun or finished, in a workflow or the whole hall
+  resume WORKFLOW|--all          let it go on
   link                           a new one-time link to the dashboard
   backup FILE                    a copy of the hall, while it runs
   restore FILE [--replace]       put a backup's content into this hall

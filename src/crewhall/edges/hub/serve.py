@@ -41,6 +41,7 @@ from crewhall.edges.http.websocket import LiveEdge
 from crewhall.edges.hub.services import HubServices
 from crewhall.edges.web.pages import Pages, make_link, url_of
 from crewhall.errors import Unavailable
+from crewhall.families.work.hall.pause import read_pause
 from crewhall.families.work.message import inbox
 from crewhall.families.work.message.hints import hint_counts
 from crewhall.families.work.message.model import OPERATOR_INBOX
@@ -98,7 +99,7 @@ def hub_facts(hub: Hub) -> dict[str, object]:
     now = hub.clock()
     with hub.store.read() as tx:
         hint_counts(tx, OPERATOR_INBOX, now)
-        hall, newest = tx.value("hall_get", key="id"), tx.value("event_newest")
+        hall, newest, pause = tx.value("hall_get", key="id"), tx.value("event_newest"), read_pause(tx)
         counts = inbox.counts(tx, OPERATOR_INBOX, now)
     return {
         "version": __version__,
@@ -107,6 +108,7 @@ def hub_facts(hub: Hub) -> dict[str, object]:
         "pid": os.getpid(),
         "database": hub.store.dialect.name,
         "newest_event": newest,
+        "paused": pause and {"since": pause.since, "by": pause.by, "reason": pause.reason},
         "tools": len(hub.registry.tools),
         "calls_not_logged": hub.calls.dropped,
         "unread_messages": unread_count(counts).model_dump(),

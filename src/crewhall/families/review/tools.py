@@ -88,8 +88,8 @@ def request_review(
     begun: tuple[Change, InstanceRow] | None = None
     with call.begin_midway() as tx:
         tx.run("hall_lock")
-        refuse_paused_work(tx, coder["agent_id"], "reviewed")
         coder = locked_row(tx, coder["id"])
+        refuse_paused_work(tx, coder["agent_id"], "reviewed")
         decision, limits = _decision(call, tx, coder)
         if decision.iteration is None:
             _note_refusal(call, tx, coder, decision)

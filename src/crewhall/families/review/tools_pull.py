@@ -83,9 +83,9 @@ def create_pull_request(
     refuse_branch_paths(paths, call.settings["pulls.branch_deny"], call.settings["pulls.branch_allow"])
     reading = read_round(call, caller, []) if caller["type"] == "review" else None
     with call.begin_midway() as tx:
-        refuse_paused_work(tx, owner["agent_id"], "given a pull request")
         _refuse_unheard(tx, caller, owner)
         row = locked_row(tx, owner["id"])
+        refuse_paused_work(tx, row["agent_id"], "given a pull request")
         refuse_busy(row["id"], [one["kind"] for one in tx.all("operations_on", subject=row["id"])])
         refuse_status(row["id"], row["status"], LIVE, "given a pull request")
         given: Row = {"title": title, "base_branch": base, "base_commit": base_commit, "by": caller["id"]}

@@ -171,8 +171,6 @@ def task_update_status(
     claim_epoch: Epoch | None = None,
 ) -> Done:
     """Move a task on: planning, in_progress, paused, completed, failed or skipped.
-
-    While its workflow is paused it goes to paused alone.
     An agent that is known by its token or its bridge, and moves on a task which no one holds, claims it by that.
     Completing, failing and skipping end the claim.
     """

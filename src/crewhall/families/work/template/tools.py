@@ -14,6 +14,7 @@ from crewhall.app import Call
 from crewhall.bounded import Limit, Offset, json_text, page, rows_and_total
 from crewhall.errors import InvalidInput, InvalidState, LimitExceeded
 from crewhall.families.work.family import work
+from crewhall.families.work.hall.pause import SharedPause
 from crewhall.families.work.lookup import get, get_locked, hint_all, hint_get, hint_get_locked
 from crewhall.families.work.model import Name, Path
 from crewhall.families.work.task.model import PlannedTask
@@ -183,6 +184,7 @@ def template_apply(
     text = plan_text(_summary(plan, template), plan.approach, plan.risks, plan.assumptions)
     where = repository_of(call, repository_path)
     with call.begin() as tx:
+        shared = SharedPause(tx)
         workflow_id = insert_workflow(
             tx,
             call.now,
@@ -196,7 +198,7 @@ def template_apply(
                 plan.auto_create_workspaces if auto_create_workspaces is None else auto_create_workspaces
             ),
         )
-        give_plan(tx, workflow_id, text, plan.tasks, call.now)
+        give_plan(tx, workflow_id, text, plan.tasks, shared)
     return TemplateApplied(workflow_id=workflow_id)
 
 

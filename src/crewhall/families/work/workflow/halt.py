@@ -27,6 +27,7 @@ from crewhall.families.work.workflow.rules import (
     refuse_paused,
     takes_a_person,
 )
+from crewhall.families.work.workflow.tellings import tell_paused
 from crewhall.store.transaction import Tx
 
 HALT = "CRITICAL_HALT"
@@ -47,7 +48,10 @@ def refuse_lifting(call: Call, workflow: WorkflowLocked) -> None:
 
 
 def refuse_paused_work(tx: Tx, agent_id: str, what: str) -> None:
-    """Raise InvalidState when a workflow is paused in which the agent holds a task, or held its last one."""
+    """Raise InvalidState when a workflow is paused in which the agent holds a task, or held its last one.
+
+    These workflows are shared until commit. Whoever locks the agent's instance does that before.
+    """
     for workflow in tx.all("workflows_share_of_agent", agent_id=agent_id):
         refuse_paused(workflow, what)
 
@@ -70,4 +74,5 @@ def halt(tx: Tx, workflow_id: str, reason: str, now: int) -> bool:
     tx.run("workflow_status_set", id=workflow_id, status="paused", reason=reason, halted_by="judge", now=now)
     restore(tx, workflow, now)
     tx.event("workflow.updated", workflow_id, before=before, after="paused", data=json.dumps({"reason": reason}))
+    tell_paused(tx, [workflow_id], "judge", reason)
     return True

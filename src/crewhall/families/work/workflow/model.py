@@ -48,6 +48,7 @@ class WorkflowLocked(WorkflowState):
 
     status_reason: str | None
     halted_by: Pauser | None
+    hall_pause: str | None
     has_plan: int
     archived_at: int | None
 

@@ -42,7 +42,7 @@ def refuse_workflow_step(workflow: WorkflowLocked, after: WorkflowStatus, actor:
     """Raise InvalidTransition, or InvalidState when it is not time yet."""
     before = workflow["status"]
     onward = UNPLANNED_NEXT if before == "paused" and not workflow["has_plan"] else WORKFLOW_NEXT[before]
-    if after not in onward and not (before == after == "paused" and outranks(actor, workflow["halted_by"])):
+    if after not in onward and not (before == after == "paused" and _takes_over(actor, workflow)):
         raise InvalidTransition(
             f"workflow {workflow['id']} is {before}, and does not go to {after} from there",
             hint=f"From {before} it goes to {alternatives(onward)}.",
@@ -62,9 +62,10 @@ def may_lift(actor: Pauser, halted_by: Pauser | None) -> bool:
     return RANK[actor] >= RANK[halted_by]
 
 
-def outranks(actor: Pauser, halted_by: Pauser | None) -> bool:
-    """Whether this kind of actor may make another's pause its own, so that fewer can lift it."""
-    return RANK[actor] > RANK[halted_by]
+def _takes_over(actor: Pauser, workflow: WorkflowLocked) -> bool:
+    """Whether this kind of actor may make a pause its own: another can't lift it then, nor does hall_resume."""
+    is_of_hall = actor == "operator" and workflow["hall_pause"] is not None
+    return is_of_hall or RANK[actor] > RANK[workflow["halted_by"]]
 
 
 def lifters(workflow: WorkflowLocked) -> str:

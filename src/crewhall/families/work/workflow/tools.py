@@ -15,6 +15,7 @@ from crewhall.bounded import AnyOf, Limit, Offset, page, rows_and_total
 from crewhall.errors import InvalidState, NotFound
 from crewhall.families.work.claim.leases import put_back, settle_agent
 from crewhall.families.work.family import work
+from crewhall.families.work.hall.pause import SharedPause, hold, refuse_set_going
 from crewhall.families.work.lookup import get, get_locked, hint_get, hint_get_locked
 from crewhall.families.work.model import Done, IncludeArchived, Name, Path, Short, TaskId, WorkflowId
 from crewhall.families.work.repository.tools import Site, make_known, site_of
@@ -41,7 +42,8 @@ from crewhall.families.work.workflow.model import (
     WorkflowSummary,
 )
 from crewhall.families.work.workflow.plans import hint_graph, insert_tasks, plan_text, recompute_standings
-from crewhall.families.work.workflow.rules import refuse_not_running, refuse_workflow_step
+from crewhall.families.work.workflow.rules import RUNS, refuse_not_running, refuse_workflow_step
+from crewhall.families.work.workflow.tellings import tell_paused, tell_resumed
 from crewhall.families.work.workspace.rules import refuse_others_place
 from crewhall.identity import new_id
 from crewhall.store.transaction import Row, Tx
@@ -143,13 +145,15 @@ def workflow_list(
 
 @work.tool("workflow_set_plan", changes=True, creates=True, profiles=("coordinator", "standard", "planning"))
 def workflow_set_plan(call: Call, id: WorkflowId, plan: WorkflowPlan) -> PlanSet:
-    """Give a workflow its plan: all its tasks at once, each naming those it depends on. It is ready then.
+    """Give a workflow its plan: all its tasks at once, each naming those it depends on. It is ready then, or paused
+    while the whole hall is.
 
     A task waits for everything in its depends_on; one without any waits for all tasks of a lower sequence.
     Tasks that would wait for each other are refused.
     """
     text = plan_text(plan.summary, plan.approach, plan.risks, plan.assumptions)
     with call.begin() as tx:
+        shared = SharedPause(tx)
         hint_get_locked(tx, "workflow", id)
         hint_graph(tx, id, len(plan.tasks))
         before = get_locked(tx, "workflow", id)
@@ -160,17 +164,25 @@ def workflow_set_plan(call: Call, id: WorkflowId, plan: WorkflowPlan) -> PlanSet
                 f"workflow {id} is {before['status']}, and a plan is set while it is planning",
                 hint="workflow_add_tasks and workflow_remove_task change a plan that is there.",
             )
-        give_plan(tx, id, text, plan.tasks, call.now)
+        status = give_plan(tx, id, text, plan.tasks, shared)
     groups = {task.parallel_group for task in plan.tasks if task.parallel_group}
-    return PlanSet(workflow_id=id, tasks_created=len(plan.tasks), parallelizable_groups=len(groups), status="ready")
+    return PlanSet(workflow_id=id, tasks_created=len(plan.tasks), parallelizable_groups=len(groups), status=status)
 
 
-def give_plan(tx: Tx, workflow_id: str, text: str, tasks: Sequence[PlannedTask], now: int) -> None:
-    """A workflow that is planning gets its tasks and is ready. Raises InvalidInput as `insert_tasks` does."""
-    insert_tasks(tx, workflow_id, tasks, now)
-    tx.run("workflow_plan_set", id=workflow_id, plan=text, now=now)
+def give_plan(tx: Tx, workflow_id: str, text: str, tasks: Sequence[PlannedTask], shared: SharedPause) -> WorkflowStatus:
+    """A workflow that is planning gets its tasks and is ready, or held by the hall's pause at once; its status.
+
+    Raises InvalidInput as `insert_tasks` does.
+    """
+    insert_tasks(tx, workflow_id, tasks, tx.now)
+    tx.run("workflow_plan_set", id=workflow_id, plan=text, now=tx.now)
     fields = json.dumps({"tasks": len(tasks)})
     tx.event("workflow.planned", workflow_id, before="planning", after="ready", data=fields)
+    pause = shared.read()
+    if pause is None:
+        return "ready"
+    hold(tx, [{"id": workflow_id, "status": "ready"}], pause)
+    return "paused"
 
 
 @work.tool(
@@ -249,17 +261,21 @@ def workflow_update_status(
     While it is paused or failed no task of it can be claimed. Abandoning it frees every task that is held, and ends its
     workspaces.
     """
+    by = pauser(call)
     with call.begin() as tx:
+        shared = SharedPause(tx) if status in RUNS else None
         hint_get_locked(tx, "workflow", id)
         if status == "abandoned":
             tx.ahead("workflow_held", id=id, agent_id=call.actor.id)
         before = get_locked(tx, "workflow", id)
         refuse_lifting(call, before)  # first: its hint is true for an agent, whichever step it wants
-        refuse_workflow_step(before, status, pauser(call))
+        refuse_workflow_step(before, status, by)
+        if shared is not None:
+            refuse_set_going(shared.read(), id, status, by)
         if status == "abandoned":
             held = tx.one("workflow_held", id=id, agent_id=call.actor.id)
             refuse_others_place(f"workflow {id}", held, call.actor)
-        halted_by = pauser(call) if status == "paused" else None
+        halted_by = by if status == "paused" else None
         tx.run("workflow_status_set", id=id, status=status, reason=reason, halted_by=halted_by, now=call.now)
         if status == "in_progress":
             restore(tx, before, call.now)
@@ -268,6 +284,10 @@ def workflow_update_status(
             for row in tx.all("workspaces_abandon", workflow_id=id, now=call.now):
                 tx.event("workspace.updated", row["id"], before="active", after="abandoned")
         tx.event("workflow.updated", id, before=before["status"], after=status)
+        if status == "paused":
+            tell_paused(tx, [id], by, reason, call.agent_id)
+        elif before["status"] == "paused":
+            tell_resumed(tx, [id], by, call.agent_id)
     return Done(success=True)
 
 

@@ -1,0 +1,1 @@
+"""The hall as a whole: its pause."""
