@@ -436,9 +436,7 @@ def test_completed_is_refused_while_tasks_are_open(operator: Ask) -> None:
 
 
 @pytest.mark.parametrize("status", ["paused", "failed"])
-def test_no_task_of_a_paused_or_failed_workflow_is_begun(
-    hub: Hub, operator: Ask, status: str
-) -> None:
+def test_no_task_of_a_paused_or_failed_workflow_is_begun(hub: Hub, operator: Ask, status: str) -> None:
     workflow, found = plan_workflow(operator, task("a"), task("b"), task("c"), task("d"), max_parallel_tasks=4)
     ada = Agent(hub)
     ada.call("task_claim", task_id=found["a"])
