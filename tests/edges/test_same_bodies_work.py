@@ -171,7 +171,7 @@ READING = [
     tool for tool in OF_WORK if not tool.changes and tool.name not in ELSEWHERE | {name for name, _, _ in SCRIPT}
 ]
 # What these return is of the whole hall, and differs with what other scripts left there.
-HALL_WIDE = {tool.name for tool in READING if not needed(tool, KNOWN)}
+HALL_WIDE = {tool.name for tool in READING if not needed(tool, KNOWN)} | {"hall_pause", "hall_resume"}
 SCRIPT += [
     step
     for tool in READING
