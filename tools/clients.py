@@ -70,6 +70,14 @@ def opencode_settings(way: Way) -> dict[str, Any]:
 
 def codex_settings(way: list[str], url: str) -> str:
     """Codex reads TOML, which has the strings and lists of JSON."""
+    return f"""{codex_provider(url)}
+        [mcp_servers]
+        crewhall = {{command = {json.dumps(way[0])}, args = {json.dumps(way[1:])}}}
+        """
+
+
+def codex_provider(url: str) -> str:
+    """Settings in which a stub serves Codex its model."""
     return f"""
         model = "scripted"
         model_provider = "scripted"
@@ -81,8 +89,6 @@ def codex_settings(way: list[str], url: str) -> str:
         wire_api = "responses"
         env_key = "SCRIPTED_KEY"
         supports_websockets = false
-        [mcp_servers]
-        crewhall = {{command = {json.dumps(way[0])}, args = {json.dumps(way[1:])}}}
         """
 
 

@@ -102,11 +102,16 @@ def claude_with(home: Path, settings: Json, script: Script, **environment: str) 
 
 def asking(up: Up, token: str | None = None) -> Ask:
     """Calls of a hub in a process of its own, as the operator or by a token: `ask("task_get", id=…)`."""
+    return asking_at(up.url, token)
+
+
+def asking_at(url: str, token: str | None = None) -> Ask:
+    """The same of a hub at this URL."""
 
     def ask(tool: str, /, **arguments: Any) -> Json:
         noun, verb = TOOLS.find(tool).command
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        answer = http.post(f"{up.url}/api/v1/{noun}/{verb}", json=arguments, headers=headers)
+        answer = http.post(f"{url}/api/v1/{noun}/{verb}", json=arguments, headers=headers)
         body: Json = answer.json()
         assert answer.status_code == 200, body
         return body

@@ -68,7 +68,11 @@ def calls_once(tool: str, arguments: Json) -> AbstractContextManager[str]:
 
 def next_turn(script: Script, request: Json) -> Turn:
     """What the script has the model do after all that the request tells."""
-    asked, given = told(request)
+    return turn_after(script, *told(request))
+
+
+def turn_after(script: Script, asked: str, given: list[Any]) -> Turn:
+    """What the script has the model do that was asked this, and then was given these results."""
     play = script(asked)
     try:
         turn = next(play)
@@ -89,7 +93,7 @@ def told(request: Json) -> tuple[str, list[Any]]:
         results = _blocks(message, "tool_result")
         if message["role"] == "user" and not results:
             asked, given = "\n".join(block["text"] for block in _blocks(message, "text")), []
-        given += [_parsed(_plain(result["content"])) for result in results]
+        given += [parsed(_plain(result["content"])) for result in results]
     return asked, given
 
 
@@ -103,7 +107,7 @@ def _plain(content: str | list[Json]) -> str:
     return content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
 
 
-def _parsed(text: str) -> Any:
+def parsed(text: str) -> Any:
     """An object, without what the client tells its model after it; what is none stays text."""
     try:
         return json.JSONDecoder().raw_decode(text)[0] if text.startswith("{") else text
