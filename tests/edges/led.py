@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +13,10 @@ from typing import Any
 
 from crewhall.token_file import TOKEN_FILE
 from tests.edges.claude import SERVER, asking_at
+from tests.edges.conftest import make_home
 from tests.edges.interfaces import CREWHALL
 from tests.edges.program import Program
-from tests.edges.stdio import end, start_hub, the_hub
+from tests.edges.stdio import end, end_hubs, start_hub, the_hub
 from tests.npm import need
 from tools.clients import codex_provider, surroundings, write
 from tools.npm import CLAUDE_CODE, CODEX
@@ -32,9 +33,10 @@ CLAUDE_WORDS = ["claude", "-p", "--allowedTools", SERVER, "--", "Join the hall."
 class LedModel:
     """A model that waits before each turn until the test gives it; its client waits with it.
 
-    `requests` is all that it was sent.
+    `requests` is all that it was sent, and `told` reads one of them, as the stub of its API does.
     """
 
+    told: Callable[[Json], tuple[str, list[Any]]]
     requests: list[Json] = field(default_factory=list)
     _turns: list[Turn] = field(default_factory=list)
     _results: dict[int, Any] = field(default_factory=dict)
@@ -130,7 +132,7 @@ class Site:
     def claude(self) -> Iterator[LedClient]:
         """Claude Code, without a token."""
         need(CLAUDE_CODE)
-        model = LedModel()
+        model = LedModel(anthropic.told)
         with anthropic.plays(model.play, model.requests) as url:
             around = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none"}
             with led(CLAUDE_WORDS, self._place("claude"), model, around) as client:
@@ -140,7 +142,7 @@ class Site:
     def codex(self) -> Iterator[LedClient]:
         """Codex, without a token."""
         need(CODEX)
-        model = LedModel()
+        model = LedModel(openai.told)
         with openai.plays(model.play, model.requests) as url:
             place = self._place("codex", codex_provider(url))
             with led(CODEX_WORDS, place, model, {"SCRIPTED_KEY": "none"}) as client:
@@ -154,6 +156,18 @@ class Site:
         done = Program(self.home).here("config", "--client", client, "--write", **around)
         assert done.code == 0, done
         return place
+
+
+@contextmanager
+def site_on(database: str, parent: Path, settings: str = "") -> Iterator[Site]:
+    """A hall on this database, with more settings in TOML, until the block ends."""
+    where = "url" if "://" in database else "path"
+    home = make_home(parent, f"[database]\n{where} = {json.dumps(database)}\n{settings}")
+    start_hub(home)
+    try:
+        yield Site(home)
+    finally:
+        end_hubs(home)
 
 
 @contextmanager
