@@ -61,10 +61,12 @@ class Side:
             **{name: value for name, value in os.environ.items() if not name.startswith("CREWHALL")},
             "PYTHONPATH": str(tree / "src"),
             "CREWHALL_HOME": str(home),
+            "MCP_LOG_LEVEL": "error",
         }
         words = [*self.program, "up", "--port", "0"]
         self.hub = subprocess.Popen(words, env=self.environment, stdout=subprocess.PIPE, text=True)
-        assert self.hub.stdout is not None and self.hub.stdout.readline()
+        assert self.hub.stdout is not None
+        self.port = int(self.hub.stdout.readline().strip().rpartition(":")[2])
         self.command()
 
     program = (sys.executable, "-m", "crewhall")

@@ -4,7 +4,7 @@ What a call costs, as ratios inside one run: blocks of each side take turns, and
     python -m bench.run            all
     python -m bench.run calls      one part: calls, writes, growth, hall, workflows, memory, tokens, start, crowd,
                                    recovery, watchers, listing, context, pulls, judge, instances, watching, attacks,
-                                   hubs
+                                   hubs, told
 """
 
 import json
@@ -32,6 +32,7 @@ from bench import (
     project_context,
     project_listing,
     pulls,
+    told,
     watchers,
     watching,
     work,
@@ -211,6 +212,7 @@ PARTS |= (
     | watching.PARTS
     | attacks.PARTS
     | hubs.PARTS
+    | told.PARTS
 )
 
 
