@@ -44,6 +44,7 @@ REFUSALS = {
     "TASK_BLOCKED",
     "STALE_CLAIM",
     "FORBIDDEN",
+    "LIMIT_EXCEEDED",
 }
 
 

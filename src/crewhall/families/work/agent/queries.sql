@@ -69,10 +69,10 @@ SELECT count(*) AS total
 SELECT id FROM agent WHERE name = :name AND archived_at IS NULL ORDER BY created_at, id LIMIT 1;
 
 -- name: agents_named
--- Agents with one of these names that no other may take: they are here, or within their grace, or the name is reserved
--- for them by a token or an instance.
+-- Agents with one of these names that no other may take: they are here, or the name is reserved for them by a token or
+-- an instance.
 SELECT id, name, created_at, is_reserved
-  FROM (SELECT id, name, created_at, status, disconnected_since, lease_until,
+  FROM (SELECT id, name, created_at, status,
                CASE WHEN EXISTS (SELECT 1 FROM token
                                   WHERE token.agent_id = agent.id AND token.kind = 'agent' AND token.revoked_at IS NULL
                                     AND (token.expires_at IS NULL OR token.expires_at > :now))
@@ -81,7 +81,7 @@ SELECT id, name, created_at, is_reserved
                                     AND instance.status NOT IN ('abandoned', 'pr_merged'))
                     THEN 1 ELSE 0 END AS is_reserved
           FROM agent WHERE name IN {each:names} AND archived_at IS NULL) AS named
- WHERE is_reserved = 1 OR status <> 'offline' OR (disconnected_since IS NOT NULL AND lease_until > :now);
+ WHERE is_reserved = 1 OR status <> 'offline';
 
 -- name: names_doubled
 -- Agents that are here under a name that another has who is here or has a token, the newest first.
