@@ -62,7 +62,7 @@ def began(hub: Hub, agent: Agent) -> str:
     return task
 
 
-def test_a_task_goes_over_with_all_that_it_is(hub: Hub, ada: Agent, bob: Agent) -> None:
+def test_a_task_goes_over_with_all_that_it_is(hub: Hub, database: str, ada: Agent, bob: Agent) -> None:
     task = began(hub, ada)
     kept = ("status", "plan", "started_at", "workspace_id")
     before = task_of(hub, task, *kept)
@@ -75,6 +75,8 @@ def test_a_task_goes_over_with_all_that_it_is(hub: Hub, ada: Agent, bob: Agent) 
     }
     assert task_of(hub, task, *kept) == before
     assert task_of(hub, task, "claimed_by", "claim_epoch") == (bob.id, 2)
+    claims = rows(database, "SELECT agent_id, ended_how, status_then FROM claim ORDER BY epoch")
+    assert [tuple(one.values()) for one in claims] == [(ada.id, "handed_over", "in_progress"), (bob.id, None, None)]
     assert agent_of(hub, ada.id, "status", "current_task_id") == ("online", None)
     assert agent_of(hub, bob.id, "status", "current_task_id", "lease_expires_at") == ("busy", task, lease)
     assert events_about(hub, task, "task.handed_over") == [("task.handed_over", ada.id, None, None)]
