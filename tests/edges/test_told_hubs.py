@@ -23,7 +23,8 @@ from tests.families.work.workflows import register
 
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
 WAIT = """
-    CREATE FUNCTION wait() RETURNS trigger AS 'BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END' LANGUAGE plpgsql;
+    CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql
+        AS 'BEGIN PERFORM pg_advisory_xact_lock(7); RETURN NULL; END';
     CREATE TRIGGER wait BEFORE DELETE ON notice FOR EACH STATEMENT EXECUTE FUNCTION wait();
 """
 TELLERS = "SELECT teller FROM notice"

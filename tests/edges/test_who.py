@@ -15,7 +15,7 @@ from tests.edges.led import Json, LedClient, Site, site_on
 from tests.edges.stdio import end, start_hub, the_hub
 from tests.families.work.workflows import plan_workflow, task
 
-GRACE = 4.0  # seconds
+GRACE = 3.0  # seconds
 BOUND = ("task_claim", "task_update_status", "checkpoint_add")
 TASKS = [task("colours"), task("switch"), task("pages"), task("shots")]
 
@@ -105,9 +105,9 @@ def test_a_late_write_is_stale_once_the_task_is_anothers(fleet: Fleet) -> None:
 
 
 @pytest.mark.timeout(90)
-@pytest.mark.parametrize("hub_dies", ["before", "after"])
+@pytest.mark.parametrize("hub_dies", ["never", "before", "after"])
 def test_a_killed_client_is_seen_and_what_it_held_goes_to_another(fleet: Fleet, hub_dies: str) -> None:
-    """kill -9 of a Claude Code and a Codex, also with a hub that dies just before or just after them."""
+    """kill -9 of a Claude Code and a Codex, whether or not the hub is killed just before or just after them."""
     gone = {"colours": fleet.ada, "pages": fleet.cora}
     for name, agent in gone.items():
         fleet.claim(agent, name)
@@ -122,11 +122,10 @@ def test_a_killed_client_is_seen_and_what_it_held_goes_to_another(fleet: Fleet, 
     if hub_dies == "after":
         fleet.site.kill_hub()
         assert [disconnected(fleet, agent) for agent in gone.values()] == since
-    for (name, agent), began in zip(gone.items(), since, strict=True):
+    for name, agent in gone.items():
         eventually(partial(is_free, fleet, name), 20)
         kept = fleet.site.ask("checkpoint_list", task_id=fleet.tasks[name])["checkpoints"]
         assert [(one["type"], one["agent_id"]) for one in kept] == [("progress", agent.id), ("recovery", None)]
-        assert kept[-1]["created_at"] >= began + GRACE * 1000
         fleet.claim(fleet.bob, name)
     assert not disconnected(fleet, fleet.bob)
 
@@ -138,6 +137,7 @@ def disconnected(fleet: Fleet, agent: Agent) -> int:
         return 0
     assert found["status"] == "offline"
     since: int = found["disconnected_since"]
+    assert found["lease_expires_at"] == since + GRACE * 1000
     return since
 
 
