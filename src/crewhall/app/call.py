@@ -15,7 +15,7 @@ from crewhall.errors import Failure
 from crewhall.fair_queue import Party
 from crewhall.idempotency import savepoint
 from crewhall.identity import Actor, guard_against_end
-from crewhall.notices import notify
+from crewhall.notices import full_name, notify
 from crewhall.stop import Stop
 from crewhall.store.transaction import Look, QueuedStatement, Row, Rows, Tx, Work
 from crewhall.tool import State, StateT, Tool
@@ -240,7 +240,8 @@ class Call:
         if found.rows and self.named is not None:
             by = self.agent_id or self.origin.bridge or "a local client"
             tx.event("agent.spoken_for", self.named, data=json.dumps({"by": by, "tool": self.tool.name}))
-            text = f"{by} called {self.tool.name} as you. If that is not your doing, tell the operator (message_send)."
+            who = by if self.bound is None else full_name(self.bound.name, by)
+            text = f"{who} called {self.tool.name} as you. If that is not your doing, tell the operator (message_send)."
             notify(tx, [self.named], "named", self.named, text, self.now)
 
     @contextmanager

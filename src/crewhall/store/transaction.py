@@ -247,13 +247,17 @@ class Tx:
         after: str | None = None,
         commit: str | None = None,
         data: str | None = None,
+        actor: str | None = None,
     ) -> None:
-        """Note a fact about `subject`, which was at a git `commit`; it is numbered when the transaction commits."""
+        """Note a fact about `subject`, which was at a git `commit`; it is numbered when the transaction commits.
+
+        The actor is whoever writes, unless that became known by the writing itself.
+        """
         assert self.work is not None, "events belong to writing transactions"
         self.pending.append(
             {
                 "at": self.work.now,
-                "actor": self.work.actor,
+                "actor": actor or self.work.actor,
                 "what": what,
                 "subject": subject,
                 "before_status": before,

@@ -35,8 +35,9 @@ def test_what_a_bound_client_does_has_its_agents_name_and_no_agent_id(hub: Hub) 
     sent = ask(hub, "message_send", origin=ADAS, recipient_id="operator", message_type="query", body="which?")
     ask(hub, "task_update_status", origin=ADAS, id=work.task, status="completed", outcome="done")
     assert actors(hub, work.task) == {ada}
+    assert events_about(hub, ada)[0] == ("agent.registered", ada, None, "online")
     assert ask(hub, "message_get", id=sent["id"])["sender_id"] == ada
-    for tool in ("task_claim", "checkpoint_add", "task_load_context", "message_send"):
+    for tool in ("agent_register", "task_claim", "checkpoint_add", "task_load_context", "message_send"):
         assert callers(hub, tool) == [ada]
 
 

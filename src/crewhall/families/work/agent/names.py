@@ -5,8 +5,8 @@ Names of agents: no two who are here have the same one.
     offline ── a sign of life, and another has the name by now ──▶ the next free one, told by a notice
 
 A name is taken while its agent is here, or has a token or an instance that may start again. That of a client that ended
-is free at once: a person who restarts it wants the same name. Registering holds the hall's row. Whoever comes back holds its own row by then and doesn't: if two get one
-name at the same moment, the chore `names` renames one of them.
+is free at once: a person who restarts it wants the same name. Registering holds the hall's row. Whoever comes back
+holds its own row by then and doesn't: if two get one name at the same moment, the chore `names` renames one of them.
 """
 
 import json

@@ -71,7 +71,9 @@ def agent_register(
         else:
             row = insert_agent(call, tx, fields, role, None, "online")
             call.speak_for(tx, row["id"])
-            tx.event("agent.registered", row["id"], after="online")
+            if call.actor.proof == "local":
+                call.named = row["id"]  # it registers itself
+            tx.event("agent.registered", row["id"], after="online", actor=call.author)
     if row["name"] != name and call.actor.kind != "agent":
         call.mention(f"You are called '{row['name']}': another agent has the name '{name}'. Your id is {row['id']}.")
     return AgentRegistered(**row | {"status": "online"})
