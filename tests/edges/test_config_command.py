@@ -434,8 +434,11 @@ def test_anothers_token_is_not_taken_for_ones_own(user: UserHome) -> None:
     assert [name for name, *_ in user.agents()] == ["bob", "ada"]
     refused = user.config("--client cursor --agent bob --role coordinator --write", exit_code=5)
     assert "bob is a worker in the hall" in refused.err
-    for _ in range(2):
-        user.hall("agent_register", name="eve", runtime="codex")
+    eve = user.hall("agent_register", name="eve", runtime="codex")["id"]
+    taken = user.config("--client cursor --agent eve --write", exit_code=5)
+    assert "an agent named 'eve' is here now: ag_" in taken.err and f"--agent {eve}" in taken.err
+    user.hall("agent_unregister", id=eve)
+    user.hall("agent_unregister", id=user.hall("agent_register", name="eve", runtime="codex")["id"])
     assert "2 agents are named 'eve': ag_" in user.config("--client cursor --agent eve --write", exit_code=5).err
     gone = user.config("--client cursor --remove")
     assert "still counts" in gone.err

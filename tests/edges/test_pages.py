@@ -178,7 +178,7 @@ def test_the_open_page_shows_what_happens(live: Live, visit: Start) -> None:
         ["repository.registered", "agent.updated", "agent.registered"]
     )
     expect(page.locator("#events li").nth(1)).to_contain_text("online → busy")
-    expect(page.locator("#events li").nth(1)).to_contain_text("operator on ada")
+    expect(page.locator("#events li").nth(1)).to_contain_text("ada on ada")
     assert page.evaluate("window.same"), "the page was not loaded again"
     at.assert_clean()
 

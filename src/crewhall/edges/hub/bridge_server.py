@@ -127,7 +127,7 @@ class BridgeServer:
         except (OSError, EOFError, asyncio.CancelledError):
             log.debug("a bridge went away")
         finally:
-            if self._bridges.pop(task, None) is not None and not self._is_leaving:
+            if self._bridges.pop(task, None) is not None and not self._is_leaving and "bridges" in hub.chores.records:
                 self._see_off(connection)
             writer.close()
 
@@ -141,7 +141,7 @@ class BridgeServer:
         """A process that ends closes its socket some time before it is gone; one that lives may come again."""
         hub, end = self.edge.dispatcher.hub, time.monotonic() + ENDING_SECONDS
         while time.monotonic() < end and not self._is_leaving:
-            if connection.process is not None and await asyncio.to_thread(is_dead, connection.process):
+            if is_dead(connection.process or ""):
                 await self.edge.dispatcher.thread(lambda: hub.chores.run_one("bridges"))
                 return
             await asyncio.sleep(ENDING_SECONDS / 50)

@@ -42,6 +42,11 @@ def grant(hall: Hall, name: str, role: str | None, runtime: str, held: str | Non
         )
     if held is not None and _holder(hall, held) == agent["id"]:
         return Grant(agent["id"], held, False)
+    if agent["status"] != "offline" and name != agent["id"]:
+        raise Conflict(
+            f"an agent named '{name}' is here now: {agent['id']}",
+            hint=f"Choose another name, or make this client that agent as well: --agent {agent['id']}.",
+        )
     made = result_of(hall, "agent_token_create", "agent token", agent_id=agent["id"])
     return Grant(agent["id"], made["token"], True)
 
