@@ -1,6 +1,6 @@
 -- name: hall_runs
 -- The workflows that may be begun or worked on, held until commit.
-SELECT id, status FROM workflow WHERE status IN ('ready', 'in_progress') ORDER BY id {for_update};
+SELECT id, name, status FROM workflow WHERE status IN ('ready', 'in_progress') ORDER BY id {for_update};
 
 -- name: hall_hold
 -- Workflows are held by a pause of the hall.
@@ -11,7 +11,7 @@ UPDATE workflow
 
 -- name: hall_held
 -- The workflows that a pause of the hall holds, and what each was before, held until commit.
-SELECT id, paused_from AS status FROM workflow WHERE hall_pause = :pause ORDER BY id {for_update};
+SELECT id, name, paused_from AS status FROM workflow WHERE hall_pause = :pause ORDER BY id {for_update};
 
 -- name: hall_held_count
 -- How many workflows a pause of the hall holds.

@@ -36,7 +36,7 @@ def hall_pause(
             write_pause(tx, pause)
         running = tx.all("hall_runs")
         hold(tx, running, pause)
-        tell_paused(tx, _ids(running), "operator", pause.text)
+        tell_paused(tx, _names(running), "operator", pause.text)
         held = tx.value("hall_held_count", pause=pause.id)
     return HallPaused(
         paused_since=pause.since,
@@ -61,7 +61,7 @@ def hall_resume(call: Call) -> HallResumed:
             tx.event("hall.resumed", tx.value("hall_get", key="id"))
             tx.run("hall_drop", key=PAUSE)
             let_go(tx, held)
-            tell_resumed(tx, _ids(held), "operator")
+            tell_resumed(tx, _names(held), "operator")
     return HallResumed(was_paused=pause is not None, workflows_resumed=len(held), workflow_ids=_ids(held)[:LISTED])
 
 
@@ -74,3 +74,7 @@ def _locked_pause(tx: Tx) -> HallPause | None:
 
 def _ids(rows: list[Row]) -> list[str]:
     return [row["id"] for row in rows]
+
+
+def _names(rows: list[Row]) -> dict[str, str]:
+    return {row["id"]: row["name"] for row in rows}

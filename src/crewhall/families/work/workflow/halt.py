@@ -74,5 +74,5 @@ def halt(tx: Tx, workflow_id: str, reason: str, now: int) -> bool:
     tx.run("workflow_status_set", id=workflow_id, status="paused", reason=reason, halted_by="judge", now=now)
     restore(tx, workflow, now)
     tx.event("workflow.updated", workflow_id, before=before, after="paused", data=json.dumps({"reason": reason}))
-    tell_paused(tx, [workflow_id], "judge", reason)
+    tell_paused(tx, {workflow_id: workflow["name"]}, "judge", reason)
     return True

@@ -46,6 +46,7 @@ class WorkflowState(TypedDict):
 class WorkflowLocked(WorkflowState):
     """The columns of a workflow that change, locked until commit."""
 
+    name: str
     status_reason: str | None
     halted_by: Pauser | None
     hall_pause: str | None

@@ -14,28 +14,28 @@ SELECT id, name, status, status_reason, halted_by, source_type, source_ref, sour
 
 -- name: workflow_lock
 -- A workflow's changing parts, held until commit: whoever changes one of its tasks holds it.
-SELECT id, status, status_reason, halted_by, hall_pause, CASE WHEN plan IS NULL THEN 0 ELSE 1 END AS has_plan,
+SELECT id, name, status, status_reason, halted_by, hall_pause, CASE WHEN plan IS NULL THEN 0 ELSE 1 END AS has_plan,
        max_parallel_tasks, task_count, finished_count, completed_count, started_at, repository_path,
        auto_create_workspaces, archived_at
   FROM workflow WHERE id = :id {for_update};
 
 -- name: workflow_lock_of_task
 -- The same of the workflow that a task belongs to.
-SELECT id, status, status_reason, halted_by, hall_pause, CASE WHEN plan IS NULL THEN 0 ELSE 1 END AS has_plan,
+SELECT id, name, status, status_reason, halted_by, hall_pause, CASE WHEN plan IS NULL THEN 0 ELSE 1 END AS has_plan,
        max_parallel_tasks, task_count, finished_count, completed_count, started_at, repository_path,
        auto_create_workspaces, archived_at
   FROM workflow WHERE id = (SELECT workflow_id FROM task WHERE task.id = :task_id) {for_update};
 
 -- name: workflow_share_of_task
 -- The same, held against changes of the workflow, and shared by those who change different tasks of it.
-SELECT id, status, status_reason, halted_by, hall_pause, CASE WHEN plan IS NULL THEN 0 ELSE 1 END AS has_plan,
+SELECT id, name, status, status_reason, halted_by, hall_pause, CASE WHEN plan IS NULL THEN 0 ELSE 1 END AS has_plan,
        max_parallel_tasks, task_count, finished_count, completed_count, started_at, repository_path,
        auto_create_workspaces, archived_at
   FROM workflow WHERE id = (SELECT workflow_id FROM task WHERE task.id = :task_id) {for_share};
 
 -- name: workflows_share_of_agent
 -- The same of the workflows in which an agent holds a task, and of that in which it held one last.
-SELECT id, status, status_reason, halted_by, hall_pause, CASE WHEN plan IS NULL THEN 0 ELSE 1 END AS has_plan, max_parallel_tasks,
+SELECT id, name, status, status_reason, halted_by, hall_pause, CASE WHEN plan IS NULL THEN 0 ELSE 1 END AS has_plan, max_parallel_tasks,
        task_count, finished_count, completed_count, started_at, repository_path, auto_create_workspaces
   FROM workflow
  WHERE id IN (SELECT workflow_id FROM task WHERE claimed_by = :agent_id)
@@ -87,15 +87,11 @@ UPDATE workflow
 UPDATE workflow SET archived_at = :at, updated_at = :now WHERE id = :id;
 
 -- name: holders_notify
--- Agents that hold tasks of some workflows, all but one, are told what has become of these.
+-- Agents that hold tasks of a workflow, all except one, are told what has become of it.
 INSERT INTO notice (id, agent_id, kind, subject, text, created_at)
-SELECT CAST(:prefix AS text) || '.' || workflow.id || '.' || held.agent_id, held.agent_id, CAST(:kind AS text), workflow.id,
-       'Workflow ' || workflow.id || ' (' || replace(substr(workflow.name, 1, 60), CAST(:line_end AS text), ' ') || ') '
-         || CAST(:what AS text),
-       CAST(:now AS bigint)
-  FROM (SELECT DISTINCT workflow_id, claimed_by AS agent_id
-          FROM task WHERE claimed_by IS NOT NULL AND workflow_id IN {each:ids}) AS held
-  JOIN workflow ON workflow.id = held.workflow_id
+SELECT CAST(:prefix AS text) || '.' || held.agent_id, held.agent_id, CAST(:kind AS text), CAST(:workflow AS text),
+       CAST(:text AS text), CAST(:now AS bigint)
+  FROM (SELECT DISTINCT claimed_by AS agent_id FROM task WHERE claimed_by IS NOT NULL AND workflow_id = :workflow) AS held
  WHERE held.agent_id <> CAST(:but AS text);
 
 -- name: workflow_parallelism_set

@@ -285,9 +285,9 @@ def workflow_update_status(
                 tx.event("workspace.updated", row["id"], before="active", after="abandoned")
         tx.event("workflow.updated", id, before=before["status"], after=status)
         if status == "paused":
-            tell_paused(tx, [id], by, reason, call.agent_id)
+            tell_paused(tx, {id: before["name"]}, by, reason, call.agent_id)
         elif before["status"] == "paused":
-            tell_resumed(tx, [id], by, call.agent_id)
+            tell_resumed(tx, {id: before["name"]}, by, call.agent_id)
     return Done(success=True)
 
 
