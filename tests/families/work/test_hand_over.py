@@ -137,10 +137,13 @@ def test_a_notice_has_room_for_the_longest_names(hub: Hub) -> None:
     name, why = "n" * 200, "r" * 2_000
     lead = Agent(hub, name, "coordinator")
     ada, bob = (register_with_token(hub, f"{name[2:]}{letter}") for letter in "ab")
-    task = job(hub, name).task
+    work = job(hub, name)
+    task = work.task
     ada.call("task_claim", task_id=task)
+    ask(hub, "workflow_update_status", PERSON, id=work.id, status="paused")
     give(lead, task, bob, why)
-    (handed,), (taken,) = notices(hub, bob), notices(hub, ada)
+    (handed,) = notices(hub, bob)
+    (taken,) = [notice for notice in notices(hub, ada) if "no longer yours" in notice]
     assert handed.endswith(f'Call task_load_context(task_id="{task}") before you go on.')
     assert taken.endswith("your writes to it are STALE_CLAIM.")
 
@@ -223,6 +226,8 @@ def test_a_task_of_a_paused_workflow_goes_over(hub: Hub, ada: Agent, bob: Agent)
     ask(hub, "workflow_update_status", PERSON, id=work.id, status="paused", reason="wait")
     give(ada, work.task, bob)
     assert task_of(hub, work.task, "claimed_by") == bob.id
+    (told,) = notices(hub, bob)
+    assert "claim_epoch is 2. Its workflow is paused: begin and finish nothing in it. Call task_load_context" in told
 
 
 @pytest.mark.slow

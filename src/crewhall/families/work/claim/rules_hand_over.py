@@ -21,6 +21,7 @@ class HandOver:
     to: AgentLocked
     by: str  # the caller, as agents read it
     reason: str
+    is_paused: bool  # its workflow
 
     @property
     def epoch(self) -> int:
@@ -37,10 +38,11 @@ class HandOver:
         """What the new holder is told."""
         task_id, whose = self.task["id"], full_name(self.holder["name"], self.holder["id"])
         held = "which it held" if self.by == whose else f"which {whose} held"
+        pause = "Its workflow is paused: begin and finish nothing in it. " if self.is_paused else ""
         return with_quote(
             f"Task {task_id} {self._name} is yours now: {self.by} handed it over, {held}:",
             self.reason,
-            f'Your claim_epoch is {self.epoch}. Call task_load_context(task_id="{task_id}") before you go on.',
+            f'Your claim_epoch is {self.epoch}. {pause}Call task_load_context(task_id="{task_id}") before you go on.',
         )
 
     def taken_notice(self) -> str:

@@ -52,7 +52,7 @@ def task_hand_over(
         if call.agent_id is not None:
             tx.ahead("claim_of", task_id=task_id, agent_id=call.agent_id)
             tx.ahead("agent_get", id=call.agent_id)
-        _, task = locked_task(tx, task_id)
+        workflow, task = locked_task(tx, task_id)
         holder_id = refuse_unheld(task)
         _refuse_caller(call, tx, task, claim_epoch)
         by = _caller(call, tx)
@@ -61,7 +61,7 @@ def task_hand_over(
         refuse_recipient(task, taker)
         refuse_incapable_agent(tx, task, taker)
         held = tx.one("task_held_beside", agent_id=holder_id, task_id=task_id)
-        change = HandOver(task, holder, taker, by, reason)
+        change = HandOver(task, holder, taker, by, reason, workflow["status"] == "paused")
         _record(call, tx, change, Holder(holder, held))
         _tell(call, tx, change)
     return HandedOver(success=True, handed_from=holder_id, handed_to=to, claim_epoch=change.epoch)
