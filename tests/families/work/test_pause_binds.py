@@ -111,6 +111,15 @@ def test_a_refusal_says_who_paused_it_why_and_what_to_do(hub: Hub, by: str, lift
         assert failure.body()["paused_by"] == by and failure.body()["reason"] == reason
         assert reason in failure.message and work.id in failure.message
         assert all(word in failure.hint for word in ("checkpoint_add", "task_release", lifters))
+        assert (f"`crewhall resume {work.id}`" in failure.hint) == (by in ("operator", "judge"))
+
+
+def test_a_refusal_says_how_the_hall_is_resumed(hub: Hub) -> None:
+    ada = Agent(hub, "ada")
+    work = held(hub, ada)
+    ask(hub, "hall_pause", PERSON)
+    failure = refused(hub, "task_claim", ada.actor, task_id=work.tasks["two"])
+    assert "Only the operator resumes it: `crewhall resume --all`." in failure.hint
 
 
 def test_a_pause_without_a_reason_says_so(hub: Hub) -> None:

@@ -10,9 +10,10 @@ from crewhall.edges.cli import render
 from crewhall.edges.cli.hall_client import Hall, result_of
 from crewhall.edges.cli.output import say
 from crewhall.errors import Failure, Forbidden, InvalidInput, NotFound
-from crewhall.options import HINT, read_words
+from crewhall.options import read_words
 
 OPERATOR = "operator"
+USAGE = "crewhall inbox [ID | --all [--cursor C]]"
 SENDERS = {OPERATOR: "you", "hall": "the hall"}
 Body = dict[str, Any]
 
@@ -38,11 +39,11 @@ def _words(rest: list[str]) -> tuple[dict[str, str], list[str]]:
         if not word.is_option:
             ids.append(word.text)
         elif word.name not in ("--all", "--cursor") or (word.name == "--all") != (word.value is None):
-            raise InvalidInput(f"'{word.text}' has no place here", hint="crewhall inbox [ID | --all [--cursor C]]")
+            raise InvalidInput(f"'{word.text}' has no place here", hint=USAGE)
         else:
             options[word.name] = word.value or ""
     if len(ids) > 1 or (ids and options):
-        raise InvalidInput("give one message's id, or none for all", hint=HINT)
+        raise InvalidInput("give one message's id, or none for all", hint=USAGE)
     return options, ids
 
 

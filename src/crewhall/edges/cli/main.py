@@ -28,10 +28,10 @@ usage: crewhall [--home DIR] [--json] [--debug] <command> …
   config --client C [--write] …  the hall in the settings of Claude Code, Codex, Cursor …; `config --help`
   watch [--topic T] [--after N]  tell what happens in the hall, as it happens
   status                         is a hub running, and what is in the hall
-  inbox [ID | --all]             what agents wrote to you; with an ID one message, which is read then
-  reply ID TEXT                  answer a message that agents wrote to you
-  pause WORKFLOW|--all [REASON]  let nothing be begun or finished, in a workflow or the whole hall
-  resume WORKFLOW|--all          let it go on
+  inbox [ID | --all]             what agents wrote to you; an ID shows one message and marks it read
+  reply ID TEXT                  answer a message from an agent
+  pause WORKFLOW|--all [REASON]  stop a workflow, or the whole hall: no task is started or finished
+  resume WORKFLOW|--all          end that pause
   link                           a new one-time link to the dashboard
   backup FILE                    a copy of the hall, while it runs
   restore FILE [--replace]       put a backup's content into this hall

@@ -7,11 +7,11 @@ from crewhall.edges.cli import render
 from crewhall.edges.cli.hall_client import Hall
 from crewhall.edges.cli.output import say, tell
 from crewhall.errors import InvalidInput
-from crewhall.options import HINT, read_words
+from crewhall.options import read_words
 
 ALL = "--all"
 STATUS = {"pause": "paused", "resume": "in_progress"}
-FURTHER = {"pause": ", then perhaps a REASON, in quotes if it has several words", "resume": ""}
+USAGE = {"pause": 'crewhall pause WORKFLOW|--all ["REASON"]', "resume": "crewhall resume WORKFLOW|--all"}
 
 
 def run(settings_flags: dict[str, Any], flags: dict[str, str], rest: list[str]) -> int:
@@ -29,10 +29,11 @@ def carry_out(what: str, settings_flags: dict[str, Any], flags: dict[str, str], 
 
 def call_for(what: str, rest: list[str]) -> tuple[str, str, dict[str, str]]:
     """The tool, its command, and its arguments. Raises InvalidInput."""
-    is_all, words = _words(rest)
+    is_all, words = _words(what, rest)
     workflow, reason = ([], words) if is_all else (words[:1], words[1:])
     if (not is_all and not workflow) or len(reason) > 1 or (reason and what == "resume"):
-        raise InvalidInput(f"crewhall {what} takes --all or one WORKFLOW{FURTHER[what]}", hint=HINT)
+        also = ", and at most one reason, in quotes" if what == "pause" else ""
+        raise InvalidInput(f"give one workflow's id or --all{also}", hint=USAGE[what])
     why = {"reason": reason[0]} if reason else {}
     if is_all:
         return f"hall_{what}", f"hall {what}", why
@@ -40,11 +41,11 @@ def call_for(what: str, rest: list[str]) -> tuple[str, str, dict[str, str]]:
     return "workflow_update_status", "workflow update-status", given
 
 
-def _words(rest: list[str]) -> tuple[bool, list[str]]:
+def _words(what: str, rest: list[str]) -> tuple[bool, list[str]]:
     """Whether --all is among them, and the others. Raises InvalidInput for other options."""
     found = list(read_words(rest, lambda name, following: False))
     for word in found:
         if word.is_option and word.text != ALL:
-            raise InvalidInput(f"'{word.text}' has no place here", hint=HINT)
+            raise InvalidInput(f"'{word.text}' has no place here", hint=USAGE[what])
     words = [word.text for word in found if not (word.is_option and word.text == ALL)]
     return len(words) < len(found), words

@@ -48,7 +48,7 @@ def _refuse_present(tx: Tx, agent: AgentLocked, now: int) -> None:
     """Raise InvalidState for an agent that is here, that holds something, or whose instance is not over."""
     if agent["status"] != "offline":
         raise InvalidState(
-            f"agent {agent['id']} is {agent['status']}, and only an offline one is put away",
+            f"agent {agent['id']} is {agent['status']}, and only an offline agent can be archived",
             hint="agent_unregister lets it leave; otherwise wait until its lease is over.",
         )
     held = tx.one("agent_holds", agent_id=agent["id"], now=now)

@@ -35,8 +35,9 @@ SELECT id, name, status, status_reason, halted_by, hall_pause, CASE WHEN plan IS
 
 -- name: workflows_share_of_agent
 -- The same of the workflows in which an agent holds a task, and of that in which it held one last.
-SELECT id, name, status, status_reason, halted_by, hall_pause, CASE WHEN plan IS NULL THEN 0 ELSE 1 END AS has_plan, max_parallel_tasks,
-       task_count, finished_count, completed_count, started_at, repository_path, auto_create_workspaces
+SELECT id, name, status, status_reason, halted_by, hall_pause, CASE WHEN plan IS NULL THEN 0 ELSE 1 END AS has_plan,
+       max_parallel_tasks, task_count, finished_count, completed_count, started_at, repository_path,
+       auto_create_workspaces
   FROM workflow
  WHERE id IN (SELECT workflow_id FROM task WHERE claimed_by = :agent_id)
     OR id = (SELECT task.workflow_id FROM claim JOIN task ON task.id = claim.task_id

@@ -97,10 +97,12 @@ def pause_fields(workflow: WorkflowLocked) -> dict[str, str | None]:
 def refuse_paused(workflow: WorkflowLocked, what: str) -> None:
     """Raise InvalidState while the workflow is paused: until it goes on, no task of it is begun or finished."""
     if workflow["status"] == "paused":
+        what_of = "--all" if workflow["hall_pause"] is not None else workflow["id"]
+        way = f": `crewhall resume {what_of}`" if takes_a_person(workflow) else ", with workflow_update_status"
         raise InvalidState(
             f"{pause_text(workflow)}. No task of it can be {what}",
             hint="Begin and finish nothing in it. Add a checkpoint (checkpoint_add), then wait or release the task "
-            f"(task_release). Only {lifters(workflow)} resumes it, with workflow_update_status.",
+            f"(task_release). Only {lifters(workflow)} resumes it{way}.",
             **pause_fields(workflow),
         )
 

@@ -43,6 +43,6 @@ def _refuse_open(workflow: WorkflowLocked) -> None:
     """Raise InvalidState for a workflow that is not over."""
     if workflow["status"] not in OVER:
         raise InvalidState(
-            f"workflow {workflow['id']} is {workflow['status']}, and only one that is over is put away",
+            f"workflow {workflow['id']} is {workflow['status']}, and only one that is over can be archived",
             hint="workflow_update_status ends it: completed, failed or abandoned.",
         )
