@@ -107,7 +107,7 @@ class Agent(Result):
     lease_expires_at: int | None = Field(description="When it counts as gone unless it calls or beats before.")
     connection: Connection | None = Field(description="disconnected once its last process has ended; else null.")
     disconnected_since: int | None
-    archived_at: int | None = Field(description="When it was put away; null unless it was.")
+    archived_at: int | None = Field(description="When it was archived; null unless it was.")
     created_at: int
     updated_at: int
     left_out: Cut | None

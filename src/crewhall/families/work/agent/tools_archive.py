@@ -24,7 +24,7 @@ from crewhall.store.transaction import Tx
     profiles=("coordinator",),
 )
 def agent_archive(call: Call, id: AgentId, restore: Restore = False) -> Done:
-    """Put away an agent that is long gone: lists leave it out, and its name is free.
+    """Archive an agent that is gone: lists leave it out, and its name is free.
 
     It must be offline and hold nothing. Nothing is deleted: a call of the agent, or restore, brings it back.
     """

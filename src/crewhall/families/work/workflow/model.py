@@ -17,7 +17,7 @@ LISTED_REASON = 300  # characters of a reason in a list
 HaltedBy = Annotated[
     Pauser | None, Field(description="Who paused it. Only the operator lifts the judge's halt or their own pause.")
 ]
-Archived = Annotated[int | None, Field(description="When it was put away; null unless it was.")]
+Archived = Annotated[int | None, Field(description="When it was archived; null unless it was.")]
 Reviewer = Literal["instance", "judge"]
 ReviewerChoice = Annotated[
     Reviewer, Field(description="Who reviews what instances do in it: another one, or the judge.")

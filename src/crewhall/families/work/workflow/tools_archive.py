@@ -24,7 +24,7 @@ OVER = ("completed", "failed", "abandoned")
     profiles=("coordinator",),
 )
 def workflow_archive(call: Call, id: WorkflowId, restore: Restore = False) -> Done:
-    """Put away a workflow that is completed, failed or abandoned: lists leave it out.
+    """Archive a workflow that is completed, failed or abandoned: lists leave it out.
 
     Nothing is deleted: restore brings it back, and so does setting a failed one in_progress.
     """
