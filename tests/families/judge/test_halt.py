@@ -225,7 +225,7 @@ def test_no_hint_after_a_halt_sends_an_agent_where_it_is_refused(site: JudgeSite
     ada.call("workflow_update_status", id=work.id, status="paused")
     with pytest.raises(Failure) as refusal:
         ada.call("task_claim", task_id=work.task, agent_id=ada.id)
-    assert "Only whoever may change it resumes it" in refusal.value.hint
+    assert "Any agent resumes it" in refusal.value.hint
     ada.call("workflow_update_status", id=work.id, status="in_progress")
     assert ada.call("task_claim", task_id=work.task, agent_id=ada.id)["success"]
 

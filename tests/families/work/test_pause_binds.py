@@ -94,7 +94,7 @@ def test_a_task_of_a_paused_workflow_is_neither_begun_nor_finished(hub: Hub, sta
         ("operator", "Only the operator"),
         ("judge", "Only the operator"),
         ("coordinator", "Only a coordinator or the operator"),
-        ("worker", "Only whoever may change it"),
+        ("worker", "Any agent resumes it"),
     ],
 )
 def test_a_refusal_says_who_paused_it_why_and_what_to_do(hub: Hub, by: str, lifters: str) -> None:

@@ -42,7 +42,7 @@ def refuse_lifting(call: Call, workflow: WorkflowLocked) -> None:
         way = f"with the operator's token: `crewhall resume {workflow['id']}`. {HOW_TO_PROVE}"
     raise Forbidden(
         pause_text(workflow),
-        hint=f"Stop work on it. Only {lifters(workflow)} resumes or abandons it, {way}",
+        hint=f"Stop work on it. {lifters(workflow)} resumes or abandons it, {way}",
         **pause_fields(workflow),
     )
 

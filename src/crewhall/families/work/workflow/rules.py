@@ -25,7 +25,7 @@ WORKFLOW_NEXT: dict[str, tuple[WorkflowStatus, ...]] = {
 }
 UNPLANNED_NEXT: tuple[WorkflowStatus, ...] = ("planning", "abandoned")  # of a paused one that the judge halted early
 RANK: dict[Pauser | None, int] = {None: 0, "worker": 0, "coordinator": 1, "operator": 2, "judge": 2}
-LIFTERS = ("whoever may change it", "a coordinator or the operator", "the operator")  # by that rank
+LIFTERS = ("Any agent", "Only a coordinator or the operator", "Only the operator")  # by that rank
 ARTICLE: dict[Pauser, str] = {
     "worker": "a worker",
     "coordinator": "a coordinator",
@@ -69,7 +69,7 @@ def _takes_over(actor: Pauser, workflow: WorkflowLocked) -> bool:
 
 
 def lifters(workflow: WorkflowLocked) -> str:
-    """Who may end the workflow's pause."""
+    """Who may end the workflow's pause, as a sentence begins."""
     return LIFTERS[RANK[workflow["halted_by"]]]
 
 
@@ -102,7 +102,7 @@ def refuse_paused(workflow: WorkflowLocked, what: str) -> None:
         raise InvalidState(
             f"{pause_text(workflow)}. No task of it can be {what}",
             hint="Begin and finish nothing in it. Add a checkpoint (checkpoint_add), then wait or release the task "
-            f"(task_release). Only {lifters(workflow)} resumes it{way}.",
+            f"(task_release). {lifters(workflow)} resumes it{way}.",
             **pause_fields(workflow),
         )
 
