@@ -32,18 +32,21 @@ class Bindings:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._agents: dict[str, Mapping[str, BoundAgent]] = {}
+        self._changes = 0  # so often something was forgotten
 
     def agents(self, store: Store, bridge: str) -> Mapping[str, BoundAgent]:
         """The agents of a bridge, by their ids."""
-        known = self._agents.get(bridge)
+        known, changes = self._agents.get(bridge), self._changes
         if known is None:
             (found,) = store.ask([QueuedStatement("bridge_agents", {"bridge": bridge, "limit": MOST})])
             known = {row["id"]: BoundAgent(**row) for row in found.rows}
             with self._lock:
-                self._agents[bridge] = known
+                if changes == self._changes:  # otherwise what was read may be out of date
+                    self._agents[bridge] = known
         return known
 
     def forget(self, bridge: str) -> None:
         """Read the rows again when they are asked for: they have changed, or another hub may have changed them."""
         with self._lock:
             self._agents.pop(bridge, None)
+            self._changes += 1

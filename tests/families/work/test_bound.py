@@ -1,13 +1,15 @@
 """For whom a client without a token speaks: the agent that its bridge has registered or claimed for."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import pytest
 
 from crewhall.app import Hub, Origin
+from crewhall.bindings import Bindings
 from crewhall.errors import Conflict, Failure, InvalidInput, StaleClaim
 from crewhall.identity import OPERATOR
+from crewhall.store.transaction import QueuedStatement, Rows, Store
 from tests.conftest import Agent, Clock, eventually
 from tests.families.work.claims import agent_of, ask, events_about, job, refusal, register_agent, task_of
 
@@ -152,3 +154,20 @@ def refusal_by(hub: Hub, origin: Origin, tool: str, **given: Any) -> str:
     with pytest.raises(Failure) as refused:
         ask(hub, tool, origin=origin, **given)
     return refused.value.code
+
+
+def test_what_was_read_before_a_change_is_not_remembered(hub: Hub) -> None:
+    """A call beside the one that registers has read the rows before that, and is done after it."""
+    bindings, changed = Bindings(), list[str]()
+
+    class Late:
+        """The hall's answers, each with a change of the rows on its heels."""
+
+        def ask(self, queries: Sequence[QueuedStatement]) -> list[Rows]:
+            found = hub.store.ask(queries)
+            changed.append(register_agent(hub, f"ada{len(changed)}", ADAS))
+            bindings.forget("br_ada")
+            return found
+
+    bindings.agents(cast(Store, Late()), "br_ada")
+    assert list(bindings.agents(hub.store, "br_ada")) == changed
