@@ -139,13 +139,16 @@ class Call:
         self._notices = found.rows
 
     def speak_for(self, tx: Tx, agent_id: str) -> None:
-        """A client without a token registers or claims for this agent: its bridge speaks for it from the commit on."""
-        bridge, hub = self.origin.bridge, self.hub
-        if self.actor.proof != "local" or bridge is None or agent_id in hub.bindings.agents(hub.store, bridge):
+        """A client without a token registers or claims for this agent: its bridge speaks for it from the commit on.
+
+        The row may be gone though this hub remembers it: another client let the agent leave.
+        """
+        bridge = self.origin.bridge
+        if self.actor.proof != "local" or bridge is None:
             return
         where = {"machine": machine(self.settings.node), "process": self.origin.process or ""}
         tx.run("bridge_agent_put", bridge=bridge, agent_id=agent_id, now=self.now, **where)
-        self._is_bound_anew = True
+        self._is_bound_anew |= self.agent_id != agent_id
 
     # The caller may be a guess: its token is looked up with the first statements of the call
 

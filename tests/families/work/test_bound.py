@@ -1,6 +1,7 @@
 """For whom a client without a token speaks: the agent that its bridge has registered or claimed for."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import pytest
@@ -156,6 +157,25 @@ def refusal_by(hub: Hub, origin: Origin, tool: str, **given: Any) -> str:
     return refused.value.code
 
 
+def test_registering_by_one_name_at_once_makes_one_agent(hub: Hub) -> None:
+    """As when a client repeats the call before its answer is there."""
+    with ThreadPoolExecutor(4) as threads:
+        made = threads.map(lambda _: register_agent(hub, "ada", ADAS), range(4))
+    assert len(set(made)) == 1
+    assert ask(hub, "message_count_unread", origin=ADAS)["count"] == 0
+
+
+def test_what_an_earlier_hub_did_late_counts_though_this_one_has_looked(
+    hub: Hub, make_hub: MakeHub, clock: Clock
+) -> None:
+    """The bridge has gone on to another hub and repeats a call that the first one was still at."""
+    other = make_hub(clock=clock)
+    ask(other, "agent_list", origin=ADAS)
+    ada = register_agent(hub, "ada", ADAS)
+    assert register_agent(other, "ada", ADAS) == ada
+    assert ask(other, "message_count_unread", origin=ADAS)["count"] == 0
+
+
 def test_what_was_read_before_a_change_is_not_remembered(hub: Hub) -> None:
     """A call beside the one that registers has read the rows before that, and is done after it."""
     bindings, changed = Bindings(), list[str]()
@@ -171,3 +191,11 @@ def test_what_was_read_before_a_change_is_not_remembered(hub: Hub) -> None:
 
     bindings.agents(cast(Store, Late()), "br_ada")
     assert list(bindings.agents(hub.store, "br_ada")) == changed
+
+
+def test_who_claims_after_another_let_it_leave_is_bound_still(hub: Hub, make_hub: MakeHub, clock: Clock) -> None:
+    work, ada = job(hub), register_agent(hub, "ada", ADAS)
+    ask(hub, "message_count_unread", origin=ADAS)
+    ask(hub, "agent_unregister", id=ada)
+    assert ask(hub, "task_claim", origin=ADAS, task_id=work.task)["success"]
+    assert ask(make_hub(clock=clock), "message_count_unread", origin=ADAS)["count"] == 0

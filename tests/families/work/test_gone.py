@@ -196,3 +196,17 @@ def test_a_silent_agent_is_never_missed_later_than_one_that_ended(
     hub.chores.run_one("bridges")
     pass_time(clock, 60, hub)
     assert task_of(hub, task, "claimed_by") is None
+
+
+def test_a_claim_that_commits_after_its_bridges_end_is_seen_to(
+    awake: Hub, bridge: Callable[[str], Process], make_hub: MakeHub, clock: Clock
+) -> None:
+    """Another hub has ended the bridge already, and nothing else would tell that the agent is gone."""
+    process, work, other = bridge("br_1"), job(awake), make_hub(clock=clock)
+    ada = register_agent(awake, "ada", process.origin)
+    ask(awake, "message_count_unread", origin=process.origin)
+    process.kill()
+    other.chores.run_one("bridges")
+    assert ask(awake, "task_claim", origin=process.origin, task_id=work.task)["success"]
+    awake.chores.run_one("bridges")
+    assert agent_of(awake, ada, "connection") == "disconnected"

@@ -97,9 +97,14 @@ SELECT id, name, status, last_heartbeat_at, archived_at
  ORDER BY created_at DESC, id DESC LIMIT :limit;
 
 -- name: agent_asked
--- The one of these agents that has a name, or else has asked for it.
-SELECT id FROM agent
- WHERE id IN {each:ids} AND (name = :name OR asked_name = :name)
+-- The one of a bridge's agents, or of these, that has a name, or else has asked for it.
+SELECT id
+  FROM (SELECT agent.id, name, asked_name, created_at
+          FROM bridge_agent JOIN agent ON agent.id = bridge_agent.agent_id
+         WHERE bridge_agent.bridge = :bridge
+         UNION
+        SELECT id, name, asked_name, created_at FROM agent WHERE id IN {each:ids}) AS own
+ WHERE name = :name OR asked_name = :name
  ORDER BY CASE WHEN name = :name THEN 0 ELSE 1 END, created_at, id LIMIT 1;
 
 -- name: agent_rename

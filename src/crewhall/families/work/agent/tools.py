@@ -28,7 +28,7 @@ from crewhall.families.work.agent.model import (
     TokensRevoked,
     WorkspacePath,
 )
-from crewhall.families.work.agent.names import welcome
+from crewhall.families.work.agent.names import hint_free_name, welcome
 from crewhall.families.work.agent.record import insert_agent
 from crewhall.families.work.agent.rules import METADATA_BYTES, status_after_beat
 from crewhall.families.work.agent.rules_name import refuse_reserved_name
@@ -70,22 +70,28 @@ def agent_register(
             row = _introduce(call, tx, known, fields)
         else:
             row = insert_agent(call, tx, fields, role, None, "online")
-            call.speak_for(tx, row["id"])
             if call.actor.proof == "local":
                 call.named = row["id"]  # it registers itself
             tx.event("agent.registered", row["id"], after="online", actor=call.author)
+        call.speak_for(tx, row["id"])
     if row["name"] != name and call.actor.kind != "agent":
         call.mention(f"You are called '{row['name']}': another agent has the name '{name}'. Your id is {row['id']}.")
     return AgentRegistered(**row | {"status": "online"})
 
 
 def _known_by_bridge(call: Call, tx: Tx, name: str) -> str | None:
-    """The agent that registered by this name through the caller's bridge before its memory was cleared."""
+    """The agent that registered by this name through the caller's bridge before its memory was cleared.
+
+    The hall is locked, and so a call beside this one is over: the rows tell of it, whatever this hub remembers.
+    """
     if call.actor.proof != "local" or call.origin.bridge is None:
         return None
-    spoken_for = call.hub.bindings.agents(call.hub.store, call.origin.bridge)
-    found: str | None = tx.value("agent_asked", ids=json.dumps(list(spoken_for)), name=name) if spoken_for else None
-    return found
+    tx.run("hall_lock")
+    hint_free_name(tx, name, call.now)
+    tx.ahead("agents_live_count")
+    remembered = json.dumps(list(call.hub.bindings.agents(call.hub.store, call.origin.bridge)))
+    found = tx.one("agent_asked", bridge=call.origin.bridge, ids=remembered, name=name)
+    return None if found is None else str(found["id"])
 
 
 def _introduce(call: Call, tx: Tx, agent_id: str, fields: Row) -> AgentIntroduced:
