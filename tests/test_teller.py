@@ -135,3 +135,12 @@ def test_every_output_schema_has_notices(hub: Hub) -> None:
     for tool in hub.registry.tools:
         assert tool.output_schema["properties"]["notices"]["items"] == {"type": "string"}
         assert "notices" not in tool.output_schema.get("required", [])
+
+
+def test_what_is_no_message_comes_before_all_messages(hub: Hub, clock: Clock) -> None:
+    """Whoever has much mail is told of a pause in the next answer all the same."""
+    ada = Agent(hub, "ada")
+    tell(hub, ada.id, *map(str, range(2 * MOST)))
+    clock.advance(1)
+    tell(hub, ada.id, "paused", kind="paused")
+    assert "paused" in ask(hub, ada)
