@@ -1,5 +1,6 @@
 """Notices: in an agent's next answer, once, on any hub; told again when a hub died with the answer in its hand."""
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import pytest
 
 from crewhall.app import Hub, Origin
-from crewhall.app.teller import MOST, TELLING_MS
+from crewhall.app.teller import ANSWER_BYTES, MOST, TELLING_MS
 from crewhall.errors import Failure
 from crewhall.identity import OPERATOR
 from crewhall.notices import LETTERS, notify, withdraw
@@ -144,3 +145,15 @@ def test_what_is_no_message_comes_before_all_messages(hub: Hub, clock: Clock) ->
     clock.advance(1)
     tell(hub, ada.id, "paused", kind="paused")
     assert "paused" in ask(hub, ada)
+
+
+def test_a_large_answer_tells_fewer_at_once(hub: Hub) -> None:
+    ada = Agent(hub, "ada")
+    for number in range(60):
+        hub.call("agent_register", {"name": f"eve{number}", "runtime": "codex", "metadata": {"a": "x" * 900}}, OPERATOR)
+    tell(hub, ada.id, *(f"{number} {'x' * LETTERS}" for number in range(MOST)))
+    told: list[str] = []
+    body = hub.call("agent_list", {}, ada.actor, told=told)
+    hub.teller.note_sent(told)
+    assert body["agents"][-1]["metadata"] and len(json.dumps(body, ensure_ascii=False).encode()) <= ANSWER_BYTES
+    assert len(body["notices"]) == 1 and len(ask(hub, ada, "agent_heartbeat")) == MOST - 1

@@ -96,23 +96,23 @@ class Call:
         """Who did it, as events and the call log say: a client without a token may name another agent than its own."""
         return self.named or self.agent_id or self.actor.id
 
-    def tell(self) -> Row:
-        """What the caller is to know besides, as a field of the answer; nothing for whoever merely names an agent."""
+    def tell(self, body: Row) -> Row:
+        """What the caller is to know besides this, as a field of it; nothing for whoever merely names an agent."""
         if self.told is None:
             return {}
-        texts = [*self._mentioned, *self._take_texts(self.told)]
+        texts = [*self._mentioned, *self._take_texts(self.told, body)]
         return {"notices": texts} if texts else {}
 
     def mention(self, text: str) -> None:
         """Let the caller know this besides, in the answer to this call alone."""
         self._mentioned.append(text)
 
-    def _take_texts(self, told: list[str]) -> list[str]:
+    def _take_texts(self, told: list[str], body: Row) -> list[str]:
         if self.agent_id is None:
             return []
         if self._notices is None:
             self._notices = self._ask_notices()
-        rows = self.hub.teller.take(self._notices, self.hub.clock()) if self._notices else []
+        rows = self.hub.teller.take(self._notices, self.hub.clock(), body) if self._notices else []
         told += [row["id"] for row in rows]
         return [row["text"] for row in rows]
 

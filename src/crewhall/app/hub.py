@@ -197,7 +197,7 @@ class Hub:
             error = failure.code
             if not isinstance(failure, Unavailable):
                 call.prove()  # whoever has no good token hears no other refusal
-                failure.fields |= call.tell()
+                failure.fields |= call.tell(failure.fields)
             raise
         except TokenChanged:
             call.in_log, error = True, None  # it is made again
@@ -205,7 +205,7 @@ class Hub:
         finally:
             if error is not None or not call.in_log:
                 self.calls.put(call.log_row(error))
-        return body | call.tell()
+        return body | call.tell(body)
 
     def _bound_agent(self, call: Call) -> BoundAgent | None:
         """The agent for which a client without a token speaks by its bridge, if it is exactly one."""

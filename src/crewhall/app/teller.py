@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from crewhall.app.chore_leases import machine
 from crewhall.errors import Failure
+from crewhall.notices import LETTERS
 from crewhall.outside.processes import is_dead, own_name
 from crewhall.store.transaction import QueuedStatement, Row
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from crewhall.app.hub import Hub
 
 MOST = 8  # notices in one answer; the others come with the next ones
+ANSWER_BYTES = 20_000  # that an answer has with its notices; one of them is told beside a larger one too
+NOTICE_BYTES = 4 * LETTERS
 TELLING_MS = 10_000  # after which an answer that told something counts as lost
 log = logging.getLogger(__name__)
 
@@ -33,10 +36,10 @@ class Teller:
         """The query for what waits for an agent."""
         return QueuedStatement("notices_open", {"agent_id": agent_id, "now": now, "limit": MOST})
 
-    def take(self, waiting: Sequence[Row], now: int) -> list[Row]:
-        """Those of these notices that this hub tells now: their ids and texts. None when the hall cannot be asked."""
+    def take(self, waiting: Sequence[Row], now: int, body: Row) -> list[Row]:
+        """Those that this hub tells beside this now: their ids and texts. None when the hall can't be asked."""
         dead = {row["teller"] for row in waiting if row["teller"] is not None and self._is_dead(row["teller"])}
-        free = [row["id"] for row in waiting if self._is_free(row, dead, now)]
+        free = [row["id"] for row in waiting if self._is_free(row, dead, now)][: _room_beside(body)]
         if not free:
             return []
         own = {"own": self._own, "until": now + TELLING_MS, "now": now}
@@ -61,3 +64,9 @@ class Teller:
                 tx.run("notices_told", ids=json.dumps(list(ids)), own=self._own)
         except Failure as failure:
             log.warning("notices may be told twice", extra={"error": failure.message})
+
+
+def _room_beside(body: Row) -> int:
+    """How many notices an answer has room for; one at least."""
+    left = ANSWER_BYTES - len(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace"))
+    return max(1, left // NOTICE_BYTES)
