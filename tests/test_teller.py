@@ -138,10 +138,11 @@ def test_every_output_schema_has_notices(hub: Hub) -> None:
         assert "notices" not in tool.output_schema.get("required", [])
 
 
-def test_what_is_no_message_comes_before_all_messages(hub: Hub, clock: Clock) -> None:
+@pytest.mark.parametrize("kind", ["message", "named"])
+def test_what_others_can_make_many_of_holds_no_pause_up(hub: Hub, clock: Clock, kind: str) -> None:
     """Whoever has much mail is told of a pause in the next answer all the same."""
     ada = Agent(hub, "ada")
-    tell(hub, ada.id, *map(str, range(2 * MOST)))
+    tell(hub, ada.id, *map(str, range(2 * MOST)), kind=kind)
     clock.advance(1)
     tell(hub, ada.id, "paused", kind="paused")
     assert "paused" in ask(hub, ada)

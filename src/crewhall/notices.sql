@@ -17,11 +17,11 @@ SELECT 1 AS waits FROM notice WHERE agent_id = :agent_id LIMIT 1;
 DELETE FROM notice WHERE agent_id = :agent_id;
 
 -- name: notices_open
--- What an agent is to be told, the oldest first; messages, of which there may be many, come after all else.
+-- What an agent is to be told, the oldest first; what others can make many of comes after all else.
 SELECT id, teller, telling_until
   FROM notice
  WHERE agent_id = :agent_id AND (expires_at IS NULL OR expires_at > :now)
- ORDER BY CASE WHEN kind = 'message' THEN 1 ELSE 0 END, created_at LIMIT :limit;
+ ORDER BY CASE WHEN kind IN ('message', 'named') THEN 1 ELSE 0 END, created_at LIMIT :limit;
 
 -- name: notices_take
 -- This hub tells them, unless another has taken them just now.
