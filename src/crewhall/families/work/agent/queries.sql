@@ -12,9 +12,8 @@ SELECT id, name, status, capabilities, current_task_id, last_heartbeat_at, lease
 -- name: agent_insert
 -- A new agent.
 INSERT INTO agent (id, name, runtime, role, type, status, capabilities, workspace_path, metadata, lease_until,
-                   asked_name, created_at, updated_at)
-VALUES (:id, :name, :runtime, :role, :type, :status, :capabilities, :workspace_path, :metadata, :until, :asked_name,
-        :now, :now);
+                   created_at, updated_at)
+VALUES (:id, :name, :runtime, :role, :type, :status, :capabilities, :workspace_path, :metadata, :until, :now, :now);
 
 -- name: agent_introduce
 -- An agent that was known by its token says who it is.
@@ -95,17 +94,6 @@ SELECT id, name, status, last_heartbeat_at, archived_at
                                    WHERE token.agent_id = other.id AND token.kind = 'agent'
                                      AND token.revoked_at IS NULL)))
  ORDER BY created_at DESC, id DESC LIMIT :limit;
-
--- name: agent_asked
--- The one of a bridge's agents, or of these, that has a name, or else has asked for it.
-SELECT id
-  FROM (SELECT agent.id, name, asked_name, created_at
-          FROM bridge_agent JOIN agent ON agent.id = bridge_agent.agent_id
-         WHERE bridge_agent.bridge = :bridge
-         UNION
-        SELECT id, name, asked_name, created_at FROM agent WHERE id IN {each:ids}) AS own
- WHERE name = :name OR asked_name = :name
- ORDER BY CASE WHEN name = :name THEN 0 ELSE 1 END, created_at, id LIMIT 1;
 
 -- name: agent_rename
 -- An agent has another name.

@@ -17,8 +17,8 @@ def insert_agent(
     hint_free_name(tx, fields["name"], call.now)
     refuse_more_agents(tx.value("agents_live_count"), call.settings["agent.max"])
     agent_id, name = new_id("ag"), free_name(tx, fields["name"], call.now)
-    fields = fields | {"name": name, "asked_name": fields["name"]}
-    fields = fields | {"capabilities": fields["capabilities"] or "[]", "metadata": fields["metadata"] or "{}"}
+    cargo = {"capabilities": fields["capabilities"] or "[]", "metadata": fields["metadata"] or "{}"}
+    fields = fields | {"name": name, **cargo}
     until = None if status == "offline" else call.now + lease_ms(call.settings, beats=False)
     here = {"status": status, "until": until}
     tx.run("agent_insert", id=agent_id, role=role, type=agent_type, now=call.now, **here, **fields)

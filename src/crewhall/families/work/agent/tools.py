@@ -28,7 +28,7 @@ from crewhall.families.work.agent.model import (
     TokensRevoked,
     WorkspacePath,
 )
-from crewhall.families.work.agent.names import hint_free_name, welcome
+from crewhall.families.work.agent.names import welcome
 from crewhall.families.work.agent.record import insert_agent
 from crewhall.families.work.agent.rules import METADATA_BYTES, status_after_beat
 from crewhall.families.work.agent.rules_name import refuse_reserved_name
@@ -65,9 +65,8 @@ def agent_register(
     if call.actor.kind != "agent":
         refuse_reserved_name(name)
     with call.begin() as tx:
-        known = call.actor.id if call.actor.kind == "agent" else _known_by_bridge(call, tx, name)
-        if known is not None:
-            row = _introduce(call, tx, known, fields)
+        if call.actor.kind == "agent":
+            row = _introduce(call, tx, call.actor.id, fields)
         else:
             row = insert_agent(call, tx, fields, role, None, "online")
             if call.actor.proof == "local":
@@ -75,23 +74,20 @@ def agent_register(
             tx.event("agent.registered", row["id"], after="online", actor=call.author)
         call.speak_for(tx, row["id"])
     if row["name"] != name and call.actor.kind != "agent":
-        call.mention(f"You are called '{row['name']}': another agent has the name '{name}'. Your id is {row['id']}.")
+        _tell_name(call, name, row)
     return AgentRegistered(**row | {"status": "online"})
 
 
-def _known_by_bridge(call: Call, tx: Tx, name: str) -> str | None:
-    """The agent that registered by this name through the caller's bridge before its memory was cleared.
-
-    The hall is locked, and so a call beside this one is over: the rows tell of it, whatever this hub remembers.
-    """
-    if call.actor.proof != "local" or call.origin.bridge is None:
-        return None
-    tx.run("hall_lock")
-    hint_free_name(tx, name, call.now)
-    tx.ahead("agents_live_count")
-    remembered = json.dumps(list(call.hub.bindings.agents(call.hub.store, call.origin.bridge)))
-    found = tx.one("agent_asked", bridge=call.origin.bridge, ids=remembered, name=name)
-    return None if found is None else str(found["id"])
+def _tell_name(call: Call, name: str, row: AgentIntroduced) -> None:
+    """Let a client know that it has another name than it asked for, and who it may have been before."""
+    text = f"You are called '{row['name']}': another agent has the name '{name}'. Your id is {row['id']}."
+    bridge = call.origin.bridge if call.actor.proof == "local" else None
+    own = {} if bridge is None else call.hub.bindings.agents(call.hub.store, bridge)
+    before = next((one.id for one in own.values() if one.name == name), None)
+    if before is not None:
+        text += f" That is {before}, and it came by your own connection. If it was you, before your memory was cleared,"
+        text += f' call agent_unregister(id="{row["id"]}") and go on as {before}.'
+    call.mention(text)
 
 
 def _introduce(call: Call, tx: Tx, agent_id: str, fields: Row) -> AgentIntroduced:
