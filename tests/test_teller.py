@@ -67,6 +67,20 @@ def test_whoever_merely_names_an_agent_is_not_told(hub: Hub) -> None:
     assert hub.call("agent_list", {}, OPERATOR, origin=bridge, told=[])["notices"] == ["one"]
 
 
+def test_of_two_behind_one_bridge_the_one_that_a_call_names_is_told(hub: Hub) -> None:
+    bridge = Origin(bridge="br_1")
+    ada, eve = (
+        hub.call("agent_register", {"name": name, "runtime": "codex"}, OPERATOR, origin=bridge)["id"]
+        for name in ("ada", "eve")
+    )
+    for agent in (ada, eve):
+        tell(hub, agent, f"to {agent}")
+    assert "notices" not in hub.call("agent_list", {}, OPERATOR, origin=bridge, told=[])
+    for agent in (eve, ada):
+        told = hub.call("message_list", {"agent_id": agent}, OPERATOR, origin=bridge, told=[])["notices"]
+        assert told == [f"to {agent}"]
+
+
 def test_on_another_hub_it_is_told_once_as_well(hub: Hub, make_hub: MakeHub, clock: Clock) -> None:
     ada, other = Agent(hub, "ada"), make_hub(clock=clock)
     tell(hub, ada.id, "one")

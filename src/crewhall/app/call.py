@@ -72,7 +72,8 @@ class Call:
     whole: Tx | None = None  # the one transaction of a call that has an idempotency key
     facts: Row = field(default_factory=dict)  # what the call log says of it besides: see `note`
     once_proven: Callable[[], None] = lambda: None
-    bound: BoundAgent | None = None  # for which the caller's bridge speaks, and for no other
+    behind: Mapping[str, BoundAgent] = field(default_factory=dict)  # the bridge of a client without a token: its agents
+    bound: BoundAgent | None = None  # the only one of these
     named: str | None = None  # the agent as which a client without a token acts in this call, by its own word
     told: list[str] | None = None  # where the ids of the notices go that its answer tells; None: it tells none
 
@@ -96,6 +97,11 @@ class Call:
         """Who did it, as events and the call log say: a client without a token may name another agent than its own."""
         return self.named or self.agent_id or self.actor.id
 
+    @property
+    def listener(self) -> str | None:
+        """The agent that is told what is in the answer; of several behind a bridge the one that this call names."""
+        return self.agent_id or (self.named if self.named in self.behind else None)
+
     def tell(self, body: Row) -> Row:
         """What the caller is to know besides this, as a field of it; nothing for whoever merely names an agent."""
         if self.told is None:
@@ -108,7 +114,7 @@ class Call:
         self._mentioned.append(text)
 
     def _take_texts(self, told: list[str], body: Row) -> list[str]:
-        if self.agent_id is None:
+        if self.listener is None:
             return []
         if self._notices is None:
             self._notices = self._ask_notices()
@@ -117,7 +123,7 @@ class Call:
         return [row["text"] for row in rows]
 
     def _ask_notices(self) -> list[Row]:
-        store, agent_id = self.hub.store, self.agent_id
+        store, agent_id = self.hub.store, self.listener
         assert agent_id is not None
         try:
             if store.is_local and store.one("notice_waiting", agent_id=agent_id) is None:
@@ -128,10 +134,10 @@ class Call:
 
     def _with_notices(self, tx: Tx) -> Tx:
         """Let the question for notices travel with a short call's first statements, where travelling takes time."""
-        if self.told is None or self.agent_id is None or self._notices is not None or self.hub.store.is_local:
+        if self.told is None or self.listener is None or self._notices is not None or self.hub.store.is_local:
             return tx
         if self.tool.pace in ("quick", "short"):
-            ask = self.hub.teller.query(self.agent_id, self.now)
+            ask = self.hub.teller.query(self.listener, self.now)
             tx.guard(ask.name, self._take_notices, **ask.params)
         return tx
 

@@ -183,7 +183,8 @@ class Hub:
                 tool.notes(call, arguments)
             refuse_unallowed(tool, actor)
             refuse_unstorable(arguments)
-            call.bound = self._bound_agent(call)
+            call.behind = self._agents_behind(call)
+            call.bound = next(iter(call.behind.values())) if len(call.behind) == 1 else None
             given = with_acting_agent(tool, actor, tool.parse(arguments), call.agent_id)
             call.named = _named_agent(tool, actor, given)
             if actor.unproven is None:
@@ -207,12 +208,11 @@ class Hub:
                 self.calls.put(call.log_row(error))
         return body | call.tell(body)
 
-    def _bound_agent(self, call: Call) -> BoundAgent | None:
-        """The agent for which a client without a token speaks by its bridge, if it is exactly one."""
+    def _agents_behind(self, call: Call) -> Mapping[str, BoundAgent]:
+        """The agents for which a client without a token speaks by its bridge."""
         if call.actor.proof != "local" or call.origin.bridge is None:
-            return None
-        agents = self.bindings.agents(self.store, call.origin.bridge)
-        return next(iter(agents.values())) if len(agents) == 1 else None
+            return {}
+        return self.bindings.agents(self.store, call.origin.bridge)
 
     def _note_presence(self, call: Call, given: Mapping[str, Any]) -> None:
         """A call of an agent is a sign of life; that a person looks at one in the dashboard is none.
