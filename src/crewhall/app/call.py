@@ -106,7 +106,7 @@ class Call:
         """What the caller is to know besides this, as a field of it; nothing for whoever merely names an agent."""
         if self.told is None:
             return {}
-        texts = [*self._mentioned, *self._take_texts(self.told, body)]
+        texts = self._mentioned + self._take_texts(self.told, body)
         return {"notices": texts} if texts else {}
 
     def mention(self, text: str) -> None:
@@ -114,17 +114,19 @@ class Call:
         self._mentioned.append(text)
 
     def _take_texts(self, told: list[str], body: Row) -> list[str]:
-        if self.listener is None:
+        listener = self.listener
+        if listener is None:
             return []
         if self._notices is None:
-            self._notices = self._ask_notices()
-        rows = self.hub.teller.take(self._notices, self.hub.clock(), body) if self._notices else []
+            self._notices = self._ask_notices(listener)
+        if not self._notices:
+            return []
+        rows = self.hub.teller.take(self._notices, self.hub.clock(), body)
         told += [row["id"] for row in rows]
         return [row["text"] for row in rows]
 
-    def _ask_notices(self) -> list[Row]:
-        store, agent_id = self.hub.store, self.listener
-        assert agent_id is not None
+    def _ask_notices(self, agent_id: str) -> list[Row]:
+        store = self.hub.store
         try:
             if store.is_local and store.one("notice_waiting", agent_id=agent_id) is None:
                 return []

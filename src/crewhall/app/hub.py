@@ -206,7 +206,8 @@ class Hub:
         finally:
             if error is not None or not call.in_log:
                 self.calls.put(call.log_row(error))
-        return body | call.tell(body)
+        told = call.tell(body)
+        return body | told if told else body
 
     def _agents_behind(self, call: Call) -> Mapping[str, BoundAgent]:
         """The agents for which a client without a token speaks by its bridge."""

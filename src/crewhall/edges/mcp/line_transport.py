@@ -11,7 +11,6 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -38,7 +37,7 @@ class Conversation:
     def __init__(
         self,
         edge: McpEdge,
-        caller: Callable[[bool], Awaitable[Caller]],  # of a tool call it may be a guess, which the call proves
+        caller: Callable[[bool], Awaitable[Caller]],  # another one each time; of a tool call perhaps a guess
         send: Send,
         most_bytes: int = MOST_BYTES_AT_ONCE,
     ) -> None:
@@ -95,7 +94,7 @@ class Conversation:
 
     async def _request(self, message: dict[str, Any], size: int) -> None:
         try:
-            who = replace(await self._caller(message["method"] == "tools/call"), told=[])
+            who = await self._caller(message["method"] == "tools/call")
             if len(self._running) >= MOST_AT_ONCE or self._bytes + size > self._most_bytes:
                 raise LimitExceeded(
                     f"{len(self._running)} requests of {self._bytes} bytes wait on this connection already",

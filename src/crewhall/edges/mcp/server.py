@@ -147,7 +147,8 @@ class McpEdge:
             scope["crewhall"] = who
             answer = refused or self.seen_by(who.families).manager.handle_request
             await answer(scope, receive, HeldStart(scope, receive, send) if who.actor.unproven else send)
-        await self.dispatcher.note_told(who.told)
+        if who.told:
+            await self.dispatcher.note_told(who.told)
 
     async def caller(self, scope: Scope, edge: str = "mcp", *, guess: bool = False) -> Caller:
         """Who sent an HTTP request, and what it wants to see. Raises Unauthorized, InvalidInput.

@@ -8,6 +8,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import Protocol
 
 import anyio
@@ -115,7 +116,7 @@ class Stream:
         self._running.add_done_callback(lambda _: self.stop())
 
     async def _who(self, _: bool) -> Caller:
-        return self.caller
+        return replace(self.caller, told=[])
 
     async def _say(self, line: str) -> None:
         await self._out.put(line)
