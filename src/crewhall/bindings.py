@@ -31,18 +31,20 @@ class Bindings:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._agents: dict[str, Mapping[str, BoundAgent]] = {}
+        self._agents: dict[str, tuple[str, Mapping[str, BoundAgent]]] = {}  # with the bridge's process
         self._changes = 0  # so often something was forgotten
 
-    def agents(self, store: Store, bridge: str) -> Mapping[str, BoundAgent]:
-        """The agents of a bridge, by their ids."""
-        known, changes = self._agents.get(bridge), self._changes
-        if known is None:
-            (found,) = store.ask([QueuedStatement("bridge_agents", {"bridge": bridge, "limit": MOST})])
-            known = {row["id"]: BoundAgent(**row) for row in found.rows}
-            with self._lock:
-                if changes == self._changes:  # otherwise what was read may be out of date
-                    self._agents[bridge] = known
+    def agents(self, store: Store, bridge: str, process: str) -> Mapping[str, BoundAgent]:
+        """The agents of a bridge that is this process, by their ids."""
+        remembered, changes = self._agents.get(bridge), self._changes
+        if remembered is not None and remembered[0] == process:
+            return remembered[1]
+        asked = {"bridge": bridge, "process": process, "limit": MOST}
+        (found,) = store.ask([QueuedStatement("bridge_agents", asked)])
+        known = {row["id"]: BoundAgent(**row) for row in found.rows}
+        with self._lock:
+            if changes == self._changes:  # otherwise what was read may be out of date
+                self._agents[bridge] = process, known
         return known
 
     def forget(self, bridge: str) -> None:

@@ -244,8 +244,8 @@ class Call:
     def _watch_name(self, tx: Tx) -> None:
         """Whoever writes as an agent that is known to be somebody else does not do so unnoticed."""
         if self.named is not None and self.named != self.agent_id:
-            bridge = self.origin.bridge or ""
-            tx.guard("agent_spoken_for", partial(self._tell_named, tx), agent_id=self.named, bridge=bridge)
+            own = {"bridge": self.origin.bridge or "", "process": self.origin.process or ""}
+            tx.guard("agent_spoken_for", partial(self._tell_named, tx), agent_id=self.named, **own)
 
     def _tell_named(self, tx: Tx, found: Rows) -> None:
         if found.rows and self.named is not None:

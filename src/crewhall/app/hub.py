@@ -213,7 +213,7 @@ class Hub:
         """The agents for which a client without a token speaks by its bridge."""
         if call.actor.proof != "local" or call.origin.bridge is None:
             return {}
-        return self.bindings.agents(self.store, call.origin.bridge)
+        return self.bindings.agents(self.store, call.origin.bridge, call.origin.process or "")
 
     def _note_presence(self, call: Call, given: Mapping[str, Any]) -> None:
         """A call of an agent is a sign of life; that a person looks at one in the dashboard is none.

@@ -130,6 +130,18 @@ def test_a_call_that_names_another_agent_is_that_agents_and_is_noticed(hub: Hub)
     assert not ask(hub, "event_list", subject=ada, topic="agent.spoken_for")["events"]
 
 
+def test_whoever_takes_a_bridges_name_in_another_process_is_not_that_bridge(hub: Hub) -> None:
+    bridge, thief = (Origin(bridge="br_1", process=f"{pid} 1") for pid in (1, 2))
+    ada, work = register_agent(hub, "ada", bridge), job(hub)
+    ask(hub, "task_claim", origin=bridge, task_id=work.task)
+    with pytest.raises(InvalidInput, match="agent_id"):
+        ask(hub, "message_count_unread", origin=thief)
+    ask(hub, "agent_update", origin=thief, id=ada, metadata={"note": "not by me"})
+    (event,) = ask(hub, "event_list", subject=ada, topic="agent.spoken_for")["events"]
+    assert event["data"]["tool"] == "agent_update"
+    assert ask(hub, "message_count_unread", origin=bridge)["count"] == 0, "and the bridge speaks for her as before"
+
+
 def test_whoever_names_an_agent_that_nobody_else_is_does_nothing_remarkable(hub: Hub) -> None:
     """As a lead does for workers that have no connection of their own."""
     lead, hand = register_agent(hub, "lead", ADAS), register_agent(hub, "hand")
@@ -160,7 +172,7 @@ def refusal_by(hub: Hub, origin: Origin, tool: str, **given: Any) -> str:
 def test_registering_at_once_binds_the_bridge_to_all(hub: Hub) -> None:
     with ThreadPoolExecutor(4) as threads:
         made = set(threads.map(lambda _: register_agent(hub, "ada", ADAS), range(4)))
-    assert set(hub.bindings.agents(hub.store, "br_ada")) == made and len(made) == 4
+    assert set(hub.bindings.agents(hub.store, "br_ada", "")) == made and len(made) == 4
 
 
 def test_what_was_read_before_a_change_is_not_remembered(hub: Hub) -> None:
@@ -176,8 +188,8 @@ def test_what_was_read_before_a_change_is_not_remembered(hub: Hub) -> None:
             bindings.forget("br_ada")
             return found
 
-    bindings.agents(cast(Store, Late()), "br_ada")
-    assert list(bindings.agents(hub.store, "br_ada")) == changed
+    bindings.agents(cast(Store, Late()), "br_ada", "")
+    assert list(bindings.agents(hub.store, "br_ada", "")) == changed
 
 
 def test_who_claims_after_another_let_it_leave_is_bound_still(hub: Hub, make_hub: MakeHub, clock: Clock) -> None:

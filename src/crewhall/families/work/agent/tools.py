@@ -82,7 +82,7 @@ def _tell_name(call: Call, name: str, row: AgentIntroduced) -> None:
     """Let a client know that it has another name than it asked for, and who it may have been before."""
     text = f"You are called '{row['name']}': another agent has the name '{name}'. Your id is {row['id']}."
     bridge = call.origin.bridge if call.actor.proof == "local" else None
-    own = {} if bridge is None else call.hub.bindings.agents(call.hub.store, bridge)
+    own = {} if bridge is None else call.hub.bindings.agents(call.hub.store, bridge, call.origin.process or "")
     before = next((one.id for one in own.values() if one.name == name), None)
     if before is not None:
         text += f" That is {before}, and it came by your own connection. If it was you, before your memory was cleared,"

@@ -90,7 +90,7 @@ def _has_ended(where: str, process: str, own: str) -> bool:
 def _end_bridge(tick: Tick, bridge: str) -> None:
     until = tick.now + grace_ms(tick.settings)
     with tick.begin() as tx:
-        spoken_for = [row["id"] for row in tx.all("bridge_agents", bridge=bridge, limit=MOST_OF_BRIDGE)]
+        spoken_for = [row["id"] for row in tx.all("bridge_agents", bridge=bridge, process=None, limit=MOST_OF_BRIDGE)]
         tx.run("bridge_forget", bridge=bridge)
         gone = tx.all("agents_without_bridge", ids=json.dumps(spoken_for))
         for agent in gone:
