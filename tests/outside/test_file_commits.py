@@ -3,16 +3,18 @@
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from crewhall.errors import InvalidState
-from crewhall.outside.file_commits import Hindered, OneFileChange, advance, commit_file, write_blob
+from crewhall.outside.file_commits import TRIES, Hindered, OneFileChange, advance, commit_file, write_blob
 from crewhall.outside.git import GitRepository, open_repository
 from crewhall.outside.worktrees import add_worktree
 from tests.outside.repos import change, commit, fingerprint, git, make_repository
@@ -201,6 +203,38 @@ def test_whoever_is_killed_on_the_way_the_next_call_finishes(desk: Desk, seed: i
         if "crewhall" in one or "lock" in one
     ]
     assert left == []
+
+
+RIVAL = """\
+#!/bin/sh
+case " $* " in *" commit-tree "*)
+  left=$(cat {count})
+  if [ "$left" -gt 0 ]; then
+    echo $((left - 1)) > {count}
+    env -i {git} -c user.name=Ada -c user.email=ada@example.org -C {tree} commit -q --allow-empty -m mine || exit 1
+  fi
+esac
+exec {git} "$@"
+"""
+
+
+@pytest.mark.parametrize(("rivals", "is_placed"), [(TRIES - 1, True), (TRIES, False)])
+def test_the_last_try_counts(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rivals: int, is_placed: bool
+) -> None:
+    """The coder commits while we make our commit, so many times."""
+    what, count, own = desk.feedback(), tmp_path / "count", tmp_path / "bin"
+    count.write_text(f"{rivals}\n")
+    own.mkdir()
+    (own / "git").write_text(RIVAL.format(count=count, git=shutil.which("git"), tree=desk.tree))
+    (own / "git").chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", f"{own}:{os.environ['PATH']}")
+        with nullcontext() if is_placed else pytest.raises(Hindered, match="moves all the time"):
+            desk.put(what)
+    subjects = git(desk.tree, "log", "--first-parent", "--format=%s").splitlines()
+    assert subjects.count("Merge feedback") == is_placed and subjects.count("mine") == rivals
+    assert desk.status() == ""
 
 
 def test_commits_of_the_coder_at_the_same_time_are_all_there(desk: Desk) -> None:

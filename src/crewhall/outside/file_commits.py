@@ -94,13 +94,14 @@ def advance(repo: GitRepository, worktree: str, branch: str, change: OneFileChan
     with lock(repo) as alone:
         place = _Place(alone, worktree, branch, change)
         place.refuse_missing()
-        for _ in range(TRIES):
+        for tries_left in range(TRIES, -1, -1):
             done = place.find_done()
             if done is not None:
                 place.finish(done)
                 return done
-            place.refuse_busy()
-            place.move_branch()
+            if tries_left:
+                place.refuse_busy()
+                place.move_branch()
         raise Hindered(f"{branch} moves all the time", hint="It is tried again.")
 
 
