@@ -71,6 +71,20 @@ def test_it_holds_what_runs_and_its_end_restores_that_alone(hub: Hub) -> None:
     assert_replayed(hub)
 
 
+def test_who_is_at_a_task_of_a_failed_workflow_finishes_nothing_meanwhile(hub: Hub) -> None:
+    """The pause doesn't hold such a workflow: nothing of it can be begun anyway."""
+    work, ada = job(hub), Agent(hub, "ada")
+    ada.call("task_update_status", id=work.task, status="in_progress")
+    set_status(hub, work.id, "failed")
+    pause(hub, reason="a leak")
+    with pytest.raises(InvalidState) as refused:
+        ada.call("task_update_status", id=work.task, status="completed", outcome="done")
+    assert refused.value.fields["paused_by"] == "operator" and "a leak" in refused.value.fields["reason"]
+    ada.call("checkpoint_add", task_id=work.task, type="progress", summary="as good as done")
+    resume(hub)
+    ada.call("task_update_status", id=work.task, status="completed", outcome="done")
+
+
 def test_again_it_holds_what_is_new_and_keeps_the_first_reason(hub: Hub, clock: Clock) -> None:
     one = job(hub).id
     first = pause(hub, reason="a leak")

@@ -84,3 +84,16 @@ def refuse_set_going(pause: HallPause | None, workflow_id: str, after: WorkflowS
             paused_by="operator",
             reason=pause.text,
         )
+
+
+def refuse_in_paused_hall(tx: Tx, workflow_id: str, what: str) -> None:
+    """Raise InvalidState while the hall is paused, for a workflow that the pause doesn't hold: one that failed."""
+    pause = read_pause(tx)
+    if pause is not None:
+        raise InvalidState(
+            f"{pause.text}. No task of workflow {workflow_id} can be {what}",
+            hint="Add a checkpoint (checkpoint_add), then wait or release the task (task_release). Only the operator "
+            "resumes the hall, with `crewhall resume --all`.",
+            paused_by="operator",
+            reason=pause.text,
+        )

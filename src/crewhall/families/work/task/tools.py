@@ -32,6 +32,7 @@ from crewhall.families.work.claim.leases import (
 from crewhall.families.work.claim.model import Epoch
 from crewhall.families.work.claim.parallelism import ENFORCE, hint_enforced, is_enforced, refuse_past_parallelism
 from crewhall.families.work.family import work
+from crewhall.families.work.hall.pause import refuse_in_paused_hall
 from crewhall.families.work.lookup import get, get_locked, hint_get, hint_get_locked
 from crewhall.families.work.model import AgentId, Cargo, Done, Me, PageCursor, Path, Short, TaskId, Text, WorkflowId
 from crewhall.families.work.repository.tools import site_of
@@ -190,7 +191,7 @@ def _step(call: Call, id: str, status: TaskStatus, result: dict[str, str | None]
     """Move on a task that its holder is at: nobody who changes another task waits for that. Raises ConcernsWorkflow."""
     with call.begin() as tx:
         workflow, task = task_to_write(call, tx, id, epoch, is_shared=True)
-        _refuse_while_paused(workflow, status)
+        _refuse_while_paused(tx, workflow, status)
         if task["claimed_by"] is None or workflow["status"] != "in_progress":
             raise ConcernsWorkflow
         refuse_task_step(task, status, result["outcome"], result["error"], blocker_names(tx, task))
@@ -198,9 +199,11 @@ def _step(call: Call, id: str, status: TaskStatus, result: dict[str, str | None]
     return Done(success=True)
 
 
-def _refuse_while_paused(workflow: WorkflowLocked, status: TaskStatus) -> None:
+def _refuse_while_paused(tx: Tx, workflow: WorkflowLocked, status: TaskStatus) -> None:
     if status in BINDING:
         refuse_paused(workflow, BINDING[status])
+        if workflow["status"] == "failed":
+            refuse_in_paused_hall(tx, workflow["id"], BINDING[status])
 
 
 def _set_status(call: Call, tx: Tx, task: TaskRow, status: TaskStatus, result: dict[str, str | None]) -> None:
@@ -216,7 +219,7 @@ def _update(call: Call, id: str, status: TaskStatus, result: dict[str, str | Non
         if ends and call.agent_id is not None:
             hint_holder(tx, call.agent_id, id)
         workflow, task = task_to_write(call, tx, id, epoch)
-        _refuse_while_paused(workflow, status)
+        _refuse_while_paused(tx, workflow, status)
         refuse_task_step(task, status, result["outcome"], result["error"], blocker_names(tx, task))
         if workflow["status"] == "abandoned":
             refuse_not_running(workflow, status)
