@@ -111,6 +111,17 @@ def test_a_call_from_before_the_end_brings_nobody_back(
     assert agent_of(awake, ada, "connection") == "disconnected"
 
 
+def test_another_process_under_a_dead_bridges_name_keeps_nobody_here(
+    awake: Hub, bridge: Callable[[str], Process]
+) -> None:
+    process, other = bridge("br_1"), bridge("br_1")
+    ada, _ = hold(awake, process)
+    process.kill()
+    with awake.presence.connection("br_1", other.origin.process):
+        awake.chores.run_one("bridges")
+    assert agent_of(awake, ada, "connection") == "disconnected"
+
+
 def test_a_bridge_that_is_between_two_hubs_has_not_ended(
     awake: Hub, clock: Clock, bridge: Callable[[str], Process], make_hub: MakeHub
 ) -> None:

@@ -76,7 +76,8 @@ def end_bridges(tick: Tick) -> None:
     with tick.look() as look:
         rows = look.all("bridges_of_node", node=node)
     for row in rows:
-        if row["bridge"] not in connected and _has_ended(row["machine"], row["process"], own):
+        is_here = connected.get(row["bridge"]) == row["process"]
+        if not is_here and _has_ended(row["machine"], row["process"], own):
             _end_bridge(tick, row["bridge"])
 
 
