@@ -104,7 +104,7 @@ def test_what_a_dead_hub_had_in_hand_the_next_one_tells_at_once(hub: Hub, make_h
     ada, other = Agent(hub, "ada"), make_hub(clock=clock)
     tell(hub, ada.id, "one")
     pid = 2**22 + 1  # more than any process can have
-    hub.teller.__dict__["_own"] = " ".join((*hub.teller._own.split(" ")[:2], f"{pid} 1"))
+    hub.process.__dict__["name"] = " ".join((*hub.process.name.split(" ")[:2], f"{pid} 1"))
     assert ask(hub, ada, is_sent=False) == ["one"]
     assert ask(other, ada) == ["one"]
     assert ask(other, ada) == []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from crewhall.app.chore_leases import machine
+from crewhall.app.hub_process import machine
 from crewhall.bindings import BoundAgent
 from crewhall.config import Settings
 from crewhall.errors import Failure

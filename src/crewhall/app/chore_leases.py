@@ -8,13 +8,9 @@ A row names its hub and that hub's process. Hubs on the same machine see that th
 lease. All times are the hall's clock: on PostgreSQL its server's.
 """
 
-import functools
 import json
-import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
-
-from crewhall.outside.processes import boot_id, is_dead, own_name
 
 if TYPE_CHECKING:
     from crewhall.app.hub import Hub
@@ -28,11 +24,8 @@ class ChoreLeases:
 
     def __init__(self, hub: "Hub") -> None:
         self._hub = hub
+        self._process = hub.process
         self._until: dict[str, int] = {}
-
-    @functools.cached_property
-    def _own(self) -> str:
-        return f"{self._hub.id} {machine(self._hub.settings.node)} {own_name()}"
 
     def take(self, name: str) -> bool:
         """Whether this hub holds the chore, perhaps from now on."""
@@ -40,20 +33,14 @@ class ChoreLeases:
         if self._until.get(name, 0) > now:
             return True
         row = self._hub.store.one("chore_holder", name=name)
-        dead = row["holder"] if row is not None and self._is_dead(row["holder"]) else None
-        if row is not None and dead is None and row["holder"] != self._own and row["held_until"] > now:
+        dead = row["holder"] if row is not None and self._process.is_dead(row["holder"]) else None
+        if row is not None and dead is None and row["holder"] != self._process.name and row["held_until"] > now:
             return False
         with self._hub.own_work() as tx:
-            own = {"holder": self._own, "until": now + LEASE_MS, "now": now}
+            own = {"holder": self._process.name, "until": now + LEASE_MS, "now": now}
             has_it = bool(tx.count("chore_take", name=name, dead=dead, **own))
         self._until[name] = now + LEASE_MS if has_it else 0
         return has_it
-
-    def _is_dead(self, holder: str) -> bool:
-        """Whether the holder's process is known to be dead; nothing is known of another machine's."""
-        own_machine = machine(self._hub.settings.node)
-        _, where, process = (*holder.split(" ", 2), "", "")[:3]
-        return where == own_machine and is_dead(process)
 
     def renew(self, names: Iterable[str]) -> None:
         """Prolong the leases of those of these chores that this hub holds."""
@@ -62,18 +49,9 @@ class ChoreLeases:
             return
         until = self._hub.clock() + LEASE_MS
         with self._hub.own_work() as tx:
-            rows = tx.all("chores_renew", names=json.dumps(held), holder=self._own, until=until)
+            rows = tx.all("chores_renew", names=json.dumps(held), holder=self._process.name, until=until)
         self._until |= dict.fromkeys(held, 0) | {row["name"]: until for row in rows}
 
     def forget(self) -> None:
         """Look again who has what: this hub was away."""
         self._until.clear()
-
-
-def machine(node: str) -> str:
-    """What must be the same for two processes to see each other, as one word."""
-    try:
-        namespace = os.readlink("/proc/self/ns/pid")
-    except OSError:  # no Linux
-        namespace = ""
-    return "/".join((node, boot_id(), namespace)).replace(" ", "_")

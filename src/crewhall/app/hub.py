@@ -18,6 +18,7 @@ from crewhall import identity
 from crewhall.app.call import NOWHERE, Call, Origin, Progress
 from crewhall.app.checks import refuse_unallowed, refuse_unstorable, with_acting_agent
 from crewhall.app.chores import Chores
+from crewhall.app.hub_process import HubProcess
 from crewhall.app.teller import Teller
 from crewhall.bindings import Bindings, BoundAgent
 from crewhall.config import Settings
@@ -53,6 +54,8 @@ class Hub:
         texts = [*texts_in("crewhall"), *(family.queries for family in registry.families)]
         self.store: Store = open_store(settings.database, Queries(texts), settings["database.pool"])
         self.clock = clock or self.store.now
+        self.id = identity.new_id("hu")
+        self.process = HubProcess(self.id, settings.node)
         self.outages = Outages()
         self.calls = CallLog(self.store, self.outages)
         self.journal = Journal(self.store, self.clock)
@@ -65,7 +68,6 @@ class Hub:
         self._states: dict[State[Any], Any] = {}
         self._states_lock = threading.Lock()
         self.before_commit: Callable[[], None] = lambda: None
-        self.id = identity.new_id("hu")
         self._numbers = itertools.count(1)
         self.chores = Chores(self)
         self._settle()

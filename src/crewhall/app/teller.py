@@ -1,15 +1,12 @@
 """Telling agents their notices: a hub takes what waits, puts it into an answer, and forgets it once that is sent."""
 
-import functools
 import json
 import logging
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from crewhall.app.chore_leases import machine
 from crewhall.errors import Failure
 from crewhall.notices import LETTERS
-from crewhall.outside.processes import is_dead, own_name
 from crewhall.store.transaction import QueuedStatement, Row
 
 if TYPE_CHECKING:
@@ -26,11 +23,7 @@ class Teller:
     """What this hub tells agents."""
 
     def __init__(self, hub: "Hub") -> None:
-        self._hub = hub
-
-    @functools.cached_property
-    def _own(self) -> str:
-        return f"{self._hub.id} {machine(self._hub.settings.node)} {own_name()}"
+        self._hub, self._process = hub, hub.process
 
     def query(self, agent_id: str, now: int) -> QueuedStatement:
         """The query for what waits for an agent."""
@@ -38,11 +31,11 @@ class Teller:
 
     def take(self, waiting: Sequence[Row], now: int, body: Row) -> list[Row]:
         """Those that this hub tells beside this now: their ids and texts. None when the hall can't be asked."""
-        dead = {row["teller"] for row in waiting if row["teller"] is not None and self._is_dead(row["teller"])}
+        dead = {row["teller"] for row in waiting if row["teller"] is not None and self._process.is_dead(row["teller"])}
         free = [row["id"] for row in waiting if self._is_free(row, dead, now)][: _room_beside(body)]
         if not free:
             return []
-        own = {"own": self._own, "until": now + TELLING_MS, "now": now}
+        own = {"own": self._process.name, "until": now + TELLING_MS, "now": now}
         try:
             with self._hub.own_work() as tx:
                 rows = tx.all("notices_take", ids=json.dumps(free), dead=json.dumps(sorted(dead)), **own)
@@ -53,15 +46,11 @@ class Teller:
     def _is_free(self, row: Row, dead: Collection[str], now: int) -> bool:
         return row["teller"] is None or row["telling_until"] < now or row["teller"] in dead
 
-    def _is_dead(self, teller: str) -> bool:
-        _, where, process = (*teller.split(" ", 2), "", "")[:3]
-        return where == machine(self._hub.settings.node) and is_dead(process)
-
     def note_sent(self, ids: Collection[str]) -> None:
         """The answer that told these is sent. If that can't be noted, they are told again."""
         try:
             with self._hub.own_work() as tx:
-                tx.run("notices_told", ids=json.dumps(list(ids)), own=self._own)
+                tx.run("notices_told", ids=json.dumps(list(ids)), own=self._process.name)
         except Failure as failure:
             log.warning("notices may be told twice", extra={"error": failure.message})
 

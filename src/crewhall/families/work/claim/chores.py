@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 
 from crewhall.app import Tick
-from crewhall.app.chore_leases import machine
+from crewhall.app.hub_process import machine
 from crewhall.errors import Unavailable
 from crewhall.families.work.agent.model import AgentFound, AgentLapsed
 from crewhall.families.work.agent.names import welcome
