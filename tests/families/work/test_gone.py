@@ -193,7 +193,8 @@ def test_a_node_that_was_started_again_has_none_of_its_old_processes(
             tx.run("bridge_agent_put", bridge=f"br_{name}", agent_id=agents[name], **where)
     awake.chores.run_one("bridges")
     found = {name: agent_of(awake, agent, "connection") for name, agent in agents.items()}
-    assert found == {"before": "disconnected", "contained": None}
+    is_alone = awake.store.is_local  # otherwise it may be a second machine that has the same name
+    assert found == {"before": "disconnected" if is_alone else None, "contained": None}
 
 
 def test_a_silent_agent_is_never_missed_later_than_one_that_ended(

@@ -77,15 +77,19 @@ def end_bridges(tick: Tick) -> None:
         rows = look.all("bridges_of_node", node=node)
     for row in rows:
         is_here = connected.get(row["bridge"]) == row["process"]
-        if not is_here and _has_ended(row["machine"], row["process"], own):
+        if not is_here and _has_ended(tick, row["machine"], row["process"], own):
             _end_bridge(tick, row["bridge"])
 
 
-def _has_ended(where: str, process: str, own: str) -> bool:
-    """Whether a bridge of this node has ended: its process is dead, or the node was started again since."""
+def _has_ended(tick: Tick, where: str, process: str, own: str) -> bool:
+    """Whether a bridge of this node has ended: its process is dead, or the machine was started again since.
+
+    On the same boot it is in another container. A hall for many machines may have two of one name by mistake: there
+    another boot proves nothing.
+    """
     if where == own:
         return is_dead(process)
-    return where.rsplit("/", 2)[1] != own.rsplit("/", 2)[1]  # on the same boot it is in another container
+    return tick.hub.store.is_local and where.rsplit("/", 2)[1] != own.rsplit("/", 2)[1]
 
 
 def _end_bridge(tick: Tick, bridge: str) -> None:
