@@ -40,7 +40,7 @@ def is_proven(actor: Actor) -> bool:
 
 def refuse_unproven(call: Call) -> None:
     """Raise Forbidden unless the call carries the operator's token or cookie: this takes a person."""
-    if call.actor.proof not in ("token", "cookie"):
+    if not is_proven(call.actor):
         raise Forbidden(f"{call.tool.name} needs the operator's token", hint=HOW_TO_PROVE)
 
 

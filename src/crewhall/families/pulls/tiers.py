@@ -10,6 +10,7 @@ What a request by HTTP says of itself (the command line passes its environment o
 """
 
 from crewhall.app import Call
+from crewhall.app.checks import is_proven
 from crewhall.config import careful, variable_value
 from crewhall.families.pulls.rules_change import tier_from
 
@@ -27,8 +28,7 @@ def tier_of(call: Call) -> int:
         return call.actor.tier if setting is None else min(call.actor.tier, tier_from(setting))
     if call.origin.bridge is not None and setting is not None:
         return tier_from(setting)
-    is_proven = call.actor.kind == "operator" and call.actor.proof in ("token", "cookie")
-    own = int(call.settings["pulls.operator_tier"]) if is_proven else 1
+    own = int(call.settings["pulls.operator_tier"]) if is_proven(call.actor) else 1
     return own if setting is None else min(own, tier_from(setting))
 
 
