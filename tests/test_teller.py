@@ -11,16 +11,16 @@ from crewhall.app import Hub, Origin
 from crewhall.app.teller import ANSWER_BYTES, MOST, TELLING_MS
 from crewhall.errors import Failure
 from crewhall.identity import OPERATOR
-from crewhall.notices import LETTERS, notify, withdraw
+from crewhall.notices import LETTERS, Kind, notify, withdraw
 from tests.conftest import Agent, Clock
 
 MakeHub = Callable[..., Hub]
 
 
-def tell(hub: Hub, agent: str, *texts: str, kind: str = "message", **more: Any) -> None:
+def tell(hub: Hub, agent: str, *texts: str, kind: Kind = "message", **more: Any) -> None:
     with hub.own_work() as tx:
         for text in texts:
-            notify(tx, [agent], kind, text, text, hub.clock(), **more)  # type: ignore[arg-type]
+            notify(tx, [agent], kind, text, text, hub.clock(), **more)
 
 
 def ask(hub: Hub, agent: Agent, tool: str = "agent_list", *, is_sent: bool = True, **given: Any) -> list[str]:
@@ -153,7 +153,7 @@ def test_every_output_schema_has_notices(hub: Hub) -> None:
 
 
 @pytest.mark.parametrize("kind", ["message", "named"])
-def test_what_others_can_make_many_of_holds_no_pause_up(hub: Hub, clock: Clock, kind: str) -> None:
+def test_what_others_can_make_many_of_holds_no_pause_up(hub: Hub, clock: Clock, kind: Kind) -> None:
     """Whoever has much mail is told of a pause in the next answer all the same."""
     ada = Agent(hub, "ada")
     tell(hub, ada.id, *map(str, range(2 * MOST)), kind=kind)

@@ -54,7 +54,7 @@ def read_options(words: Iterable[str], known: Mapping[str, str]) -> dict[str, st
     options: dict[str, str] = {}
     for word in read_words(words, lambda name, _: name in known):
         if word.name not in known:
-            raise InvalidInput(f"'{word.name or word.text}' has no place here", hint=HINT)
+            raise InvalidInput(f"unexpected argument '{word.name or word.text}'", hint=HINT)
         if word.value is None:
             raise InvalidInput(f"{word.name} needs a value", hint=HINT)
         options[known[word.name]] = word.value
@@ -66,7 +66,7 @@ def one_word(words: Iterable[str], title: str) -> str:
     found = list(read_words(words, lambda name, following: False))
     for word in found:
         if word.is_option:
-            raise InvalidInput(f"'{word.text}' has no place here", hint=HINT)
+            raise InvalidInput(f"unexpected argument '{word.text}'", hint=HINT)
     if len(found) != 1:
         raise InvalidInput(f"give one {title}", hint=HINT)
     return found[0].text

@@ -157,7 +157,7 @@ def test_the_halls_own_commands_are_the_operators(program: Program, tmp_path: Pa
         assert body(program.run("--json", "link"))["url"].startswith("http://")
     assert_error(program.here("agent", "list", CREWHALL_TOKEN=""), 4, "the token is empty")
     assert_error(program.here("backup", str(tmp_path / "nowhere" / "b")), 3, "there is no directory")
-    assert_error(program.here("restore", file, "--replce"), 2, "'--replce' has no place")
+    assert_error(program.here("restore", file, "--replce"), 2, "unexpected argument '--replce'")
 
 
 def test_status_tells_of_the_hall_with_and_without_a_hub(program: Program) -> None:

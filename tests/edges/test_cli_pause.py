@@ -22,7 +22,7 @@ def plan(program: Program, *steps: str) -> str:
     return made
 
 
-def shown(program: Program, workflow: str) -> tuple[str, str | None, str | None]:
+def pause_of(program: Program, workflow: str) -> tuple[str, str | None, str | None]:
     found = body(program.here("--json", "workflow", "get", workflow))
     return found["status"], found["halted_by"], found["status_reason"]
 
@@ -38,7 +38,7 @@ def test_the_hall_is_paused_and_resumed(program: Program, hall: Up | None) -> No
     assert body(program.here("--json", "status"))["paused"] is None
     paused = body(program.here("--json", "pause", "--all", "a key has leaked"))
     assert (paused["workflows_paused"], set(paused["workflow_ids"])) == (2, {ready, running})
-    assert shown(program, ready) == ("paused", "operator", "the hall is paused: a key has leaked")
+    assert pause_of(program, ready) == ("paused", "operator", "the hall is paused: a key has leaked")
     told = program.here("status").out
     assert "paused" in told and "a key has leaked" in told
     facts = body(program.here("--json", "status"))["paused"]
@@ -48,7 +48,7 @@ def test_the_hall_is_paused_and_resumed(program: Program, hall: Up | None) -> No
         answer = client.get(f"{hall.url}/api/v1/hub", headers={"Authorization": f"Bearer {token}"})
         assert answer.json()["paused"] == facts
     assert body(program.here("--json", "resume", "--all"))["workflows_resumed"] == 2
-    assert [shown(program, one)[0] for one in (ready, running)] == ["ready", "in_progress"]
+    assert [pause_of(program, one)[0] for one in (ready, running)] == ["ready", "in_progress"]
     assert body(program.here("--json", "status"))["paused"] is None
     assert body(program.here("--json", "pause", "--all"))["reason"] is None
 
@@ -56,10 +56,10 @@ def test_the_hall_is_paused_and_resumed(program: Program, hall: Up | None) -> No
 def test_one_workflow_is_paused_as_the_operator_and_resumed(program: Program, hall: Up | None) -> None:
     running, other = plan(program, "in_progress"), plan(program, "in_progress")
     assert program.here("pause", running, "look here").code == 0
-    assert shown(program, running) == ("paused", "operator", "look here")
-    assert shown(program, other)[0] == "in_progress"
+    assert pause_of(program, running) == ("paused", "operator", "look here")
+    assert pause_of(program, other)[0] == "in_progress"
     assert program.here("resume", running).code == 0
-    assert shown(program, running) == ("in_progress", None, None)
+    assert pause_of(program, running) == ("in_progress", None, None)
     assert_error(program.here("pause", "wf_nothing"), 3, "there is no workflow 'wf_nothing'")
 
 

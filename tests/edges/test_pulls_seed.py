@@ -73,7 +73,7 @@ def test_help_teaches_who_has_never_seen_it(tmp_path: Path) -> None:
     assert (bridge.code, bridge.err, bridge.out) == (0, "", program.here("help", "mcp-server").out)
     assert all(name in bridge.out for name in CLIENT_VARIABLES)
     wrong = program.run("mcp-server", "--tier", "3")
-    assert wrong.code == 2 and "'--tier' has no place here" in wrong.err and "CLAUDEOPS_TIER" in wrong.err
+    assert wrong.code == 2 and "unexpected argument '--tier'" in wrong.err and "CLAUDEOPS_TIER" in wrong.err
     assert "did you mean 'mcp-server'" in program.here("mcp-servr").err
 
 

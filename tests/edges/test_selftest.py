@@ -215,7 +215,7 @@ def test_an_agents_token_is_refused(tmp_path: Path) -> None:
         (["--each", "1001"], "--each is '1001'"),
         (["--each=-1"], "--each is '-1'"),
         (["--each", "9" * 40], f"--each is '{'9' * 40}'"),
-        (["--often", "2"], "'--often' has no place here"),
+        (["--often", "2"], "unexpected argument '--often'"),
     ],
 )
 def test_numbers_out_of_bounds_are_refused_with_a_hint(tmp_path: Path, words: list[str], message: str) -> None:

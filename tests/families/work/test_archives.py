@@ -32,7 +32,7 @@ from tests.replay import assert_replayed
 MakeHub = Callable[..., Hub]
 
 
-def gone(ask: Ask, name: str = "ada") -> str:
+def make_offline(ask: Ask, name: str = "ada") -> str:
     """An agent that has left."""
     agent = register(ask, name)
     ask("agent_unregister", id=agent)
@@ -60,7 +60,7 @@ def workflows(ask: Ask, **more: Any) -> set[str]:
 
 
 def test_an_agent_that_is_put_away_is_in_no_list_unless_asked_for(hub: Hub, operator: Ask, clock: Clock) -> None:
-    ada, bob = gone(operator), register(operator, "bob")
+    ada, bob = make_offline(operator), register(operator, "bob")
     start = newest(operator)
     assert operator("agent_archive", id=ada) == {"success": True}
     assert agents(operator) == agents(operator, status=["offline", "online"]) == {bob}
@@ -95,7 +95,7 @@ def test_a_workflow_that_is_put_away_is_in_no_list_unless_asked_for(hub: Hub, op
 
 
 def test_twice_changes_nothing(hub: Hub, operator: Ask) -> None:
-    ada, over = gone(operator), ended(operator)
+    ada, over = make_offline(operator), ended(operator)
     for restore in (False, True):
         for tool, thing in (("agent_archive", ada), ("workflow_archive", over)):
             operator(tool, id=thing, restore=restore)
@@ -105,7 +105,7 @@ def test_twice_changes_nothing(hub: Hub, operator: Ask) -> None:
 
 
 def test_only_the_operator_and_coordinators_put_away(hub: Hub, operator: Ask) -> None:
-    ada, over = gone(operator), ended(operator)
+    ada, over = make_offline(operator), ended(operator)
     worker, coordinator = Agent(hub, "worker"), Agent(hub, "coordinator", "coordinator")
     for tool, thing in (("agent_archive", ada), ("workflow_archive", over)):
         assert code_of(worker.call, tool, id=thing) == "FORBIDDEN"
@@ -163,7 +163,7 @@ SIGNS: dict[str, Callable[[Ask, str, str], Any]] = {
 
 @pytest.mark.parametrize("sign", SIGNS)
 def test_any_sign_of_life_brings_an_agent_back(hub: Hub, operator: Ask, sign: str) -> None:
-    ada = gone(operator)
+    ada = make_offline(operator)
     operator("agent_archive", id=ada)
     _, tasks = plan_workflow(operator, task("one"))
     SIGNS[sign](operator, ada, tasks["one"])
@@ -183,7 +183,7 @@ def test_so_does_a_call_by_its_token(hub: Hub, operator: Ask, clock: Clock) -> N
 
 
 def test_an_agent_that_leaves_stays_where_it_is(operator: Ask) -> None:
-    ada = gone(operator)
+    ada = make_offline(operator)
     operator("agent_archive", id=ada)
     operator("agent_unregister", id=ada)
     assert ada not in agents(operator)
@@ -199,7 +199,7 @@ def test_its_name_is_free_and_it_gets_another_when_it_is_back(hub: Hub, operator
 
 
 def test_nothing_waits_to_be_told_to_an_agent_that_is_put_away(hub: Hub, operator: Ask, clock: Clock) -> None:
-    ada, bob = gone(operator), gone(operator, "bob")
+    ada, bob = make_offline(operator), make_offline(operator, "bob")
     with hub.own_work() as tx:
         notify(tx, [ada, bob], "message", "ms_1", "You have a message.", clock.now)
     operator("agent_archive", id=ada)
@@ -233,7 +233,7 @@ def test_an_agent_that_claims_while_it_is_put_away_is_in_the_lists(make_hub: Mak
         return hubs[0].call(tool, arguments, OPERATOR)
 
     for number in range(6):
-        ada = gone(ask, f"ada {number}")
+        ada = make_offline(ask, f"ada {number}")
         _, tasks = plan_workflow(ask, task("one"))
         claim = {"task_id": tasks["one"], "agent_id": ada}
         at_once(partial(ask, "agent_archive", id=ada), partial(hubs[1].call, "task_claim", claim, OPERATOR))

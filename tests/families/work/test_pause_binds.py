@@ -52,7 +52,7 @@ def pause(hub: Hub, workflow: str, by: str = "operator", reason: str | None = "l
     ask(hub, "workflow_update_status", actor, id=workflow, status="paused", **more)
 
 
-def held(hub: Hub, ada: Agent, status: str = "in_progress") -> Job:
+def job_in_hand(hub: Hub, ada: Agent, status: str = "in_progress") -> Job:
     """A workflow in progress whose first task ada holds, at this status, with a second one that nobody holds."""
     work = job(hub, "one", "two")
     ada.call("task_claim", task_id=work.task)
@@ -76,7 +76,7 @@ def refused(hub: Hub, tool: str, actor: Actor, **given: Any) -> InvalidState:
 @pytest.mark.parametrize("status", list(BOUND))
 def test_a_task_of_a_paused_workflow_is_neither_begun_nor_finished(hub: Hub, status: str) -> None:
     ada = Agent(hub, "ada")
-    work = held(hub, ada, status)
+    work = job_in_hand(hub, ada, status)
     pause(hub, work.id)
     for actor in (ada.actor, OPERATOR, PERSON):
         for after in BOUND[status]:
@@ -99,7 +99,7 @@ def test_a_task_of_a_paused_workflow_is_neither_begun_nor_finished(hub: Hub, sta
 )
 def test_a_refusal_says_who_paused_it_why_and_what_to_do(hub: Hub, by: str, lifters: str) -> None:
     ada = Agent(hub, "ada")
-    work = held(hub, ada)
+    work = job_in_hand(hub, ada)
     pause(hub, work.id, by)
     reason = "CRITICAL_HALT: a report" if by == "judge" else "look here first"
     calls: list[tuple[str, dict[str, Any]]] = [
@@ -116,7 +116,7 @@ def test_a_refusal_says_who_paused_it_why_and_what_to_do(hub: Hub, by: str, lift
 
 def test_a_refusal_says_how_the_hall_is_resumed(hub: Hub) -> None:
     ada = Agent(hub, "ada")
-    work = held(hub, ada)
+    work = job_in_hand(hub, ada)
     ask(hub, "hall_pause", PERSON)
     failure = refused(hub, "task_claim", ada.actor, task_id=work.tasks["two"])
     assert "Only the operator resumes it: `crewhall resume --all`." in failure.hint
@@ -124,7 +124,7 @@ def test_a_refusal_says_how_the_hall_is_resumed(hub: Hub) -> None:
 
 def test_a_pause_without_a_reason_says_so(hub: Hub) -> None:
     ada = Agent(hub, "ada")
-    work = held(hub, ada)
+    work = job_in_hand(hub, ada)
     pause(hub, work.id, reason=None)
     failure = refused(hub, "task_claim", ada.actor, task_id=work.tasks["two"])
     assert failure.fields == {"paused_by": "operator", "reason": None}
@@ -132,7 +132,7 @@ def test_a_pause_without_a_reason_says_so(hub: Hub) -> None:
 
 def test_what_keeps_work_is_accepted_while_it_is_paused(hub: Hub) -> None:
     ada, bob = Agent(hub, "ada"), Agent(hub, "bob")
-    work = held(hub, ada)
+    work = job_in_hand(hub, ada)
     bob.call("task_claim", task_id=work.tasks["two"])
     pause(hub, work.id)
     assert ada.call("task_claim", task_id=work.task)["success"], "it holds it"
@@ -148,7 +148,7 @@ def test_what_keeps_work_is_accepted_while_it_is_paused(hub: Hub) -> None:
 
 def test_who_may_not_lift_it_may_not_abandon_it_either(hub: Hub) -> None:
     ada = Agent(hub, "ada")
-    work = held(hub, ada)
+    work = job_in_hand(hub, ada)
     pause(hub, work.id, "coordinator")
     for actor in (ada.actor, OPERATOR):
         with pytest.raises(Forbidden) as failure:

@@ -47,8 +47,9 @@ def main(words: list[str]) -> int:
             return 0
         takes_value = word.name in VALUES
         if takes_value != bool(word.value) or (word.name != "--standalone" and not takes_value):
-            wrong = "needs a value" if takes_value else "has no place here"
-            sys.stderr.write(f"crewhall mcp: '{word.name or word.text}' {wrong}\n\n{USAGE}")
+            shown = f"'{word.name or word.text}'"
+            wrong = f"{shown} needs a value" if takes_value else f"unexpected argument {shown}"
+            sys.stderr.write(f"crewhall mcp: {wrong}\n\n{USAGE}")
             return 2
         options[word.name] = word.value or ""
     signal.signal(signal.SIGINT, signal.SIG_DFL)

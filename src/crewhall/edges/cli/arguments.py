@@ -36,7 +36,7 @@ def arguments_of(tool: Mapping[str, Any], words: list[str]) -> dict[str, Any]:
     for word in read_words(words, lambda option, following: _takes_value(schema, option, following)):
         if not word.is_option:
             if not free:
-                raise InvalidInput(f"'{word.text}' has no place", hint=usage(tool).splitlines()[0])
+                raise InvalidInput(f"unexpected argument '{word.text}'", hint=usage(tool).splitlines()[0])
             texts.setdefault(free.pop(0), []).append(word.text)
             continue
         name = _argument(word.name)

@@ -39,7 +39,7 @@ def _words(rest: list[str]) -> tuple[dict[str, str], list[str]]:
         if not word.is_option:
             ids.append(word.text)
         elif word.name not in ("--all", "--cursor") or (word.name == "--all") != (word.value is None):
-            raise InvalidInput(f"'{word.text}' has no place here", hint=USAGE)
+            raise InvalidInput(f"unexpected argument '{word.text}'", hint=USAGE)
         else:
             options[word.name] = word.value or ""
     if len(ids) > 1 or (ids and options):

@@ -46,6 +46,6 @@ def _words(what: str, rest: list[str]) -> tuple[bool, list[str]]:
     found = list(read_words(rest, lambda name, following: False))
     for word in found:
         if word.is_option and word.text != ALL:
-            raise InvalidInput(f"'{word.text}' has no place here", hint=USAGE[what])
+            raise InvalidInput(f"unexpected argument '{word.text}'", hint=USAGE[what])
     words = [word.text for word in found if not (word.is_option and word.text == ALL)]
     return len(words) < len(found), words

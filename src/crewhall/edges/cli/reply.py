@@ -36,7 +36,7 @@ def _words(rest: list[str]) -> tuple[str, str]:
     texts = []
     for word in read_words(rest, lambda name, following: False):
         if word.is_option:
-            raise InvalidInput(f"'{word.text}' has no place here", hint=USAGE)
+            raise InvalidInput(f"unexpected argument '{word.text}'", hint=USAGE)
         texts.append(word.text)
     text = " ".join(texts[1:])
     if not text.strip():

@@ -89,7 +89,7 @@ def _split(rest: list[str]) -> tuple[dict[str, str], set[str]]:
             switches.add(word.text)
         elif word.name not in VALUES:
             meant = did_you_mean(word.name, (*SWITCHES, *VALUES), ", did you mean {}?")
-            raise InvalidInput(f"'{word.text}' has no place here{meant}", hint=HINT)
+            raise InvalidInput(f"unexpected argument '{word.text}'{meant}", hint=HINT)
         elif word.value is None or word.text == f"{word.name}=":
             raise InvalidInput(f"{word.name} needs a value", hint=HINT)
         else:
